@@ -1,9 +1,9 @@
 """Learning a blend by ask and tell, with the study saved to JSON and restored in the middle.
 
 Nine settings of a feed are tried on live traffic, simulated here. The goal is watch_time, while likes must stay at 6
-and shares at 4. A study asks which setting to try, is told what was measured and how surely, and learns; its state is
-one JSON value, so it can rest in a file or a database between rounds. Its answer comes with a certificate (how surely
-each guardrail holds) and an advice (whether to learn on).
+and shares at 4. A study draws the settings to try, takes their metrics with standard errors, and learns. Its state is
+one JSON value, so it can be stored in a file or a database between rounds. Its answer has a certificate (the
+probability that each guardrail holds) and an advice (whether to continue).
 """
 
 import json
@@ -16,8 +16,8 @@ candidates = pasto.grid(like_weight=[0, 1, 2], share_weight=[0, 1, 2])
 objective = pasto.maximize("watch_time").keep("likes", at_least=6).keep("shares", at_least=4)
 
 
-def truth(like_weight: float, share_weight: float) -> tuple[float, float, float]:
-    """What a setting really does, which the study must find out."""
+def true_means(like_weight: float, share_weight: float) -> tuple[float, float, float]:
+    """Return the means of a setting, which the study has to learn."""
     extreme = abs(like_weight - share_weight) / 2
     return (
         10 + 2 * extreme - like_weight - share_weight,
@@ -26,16 +26,16 @@ def truth(like_weight: float, share_weight: float) -> tuple[float, float, float]
     )
 
 
-means = np.array([truth(float(row["like_weight"]), float(row["share_weight"])) for row in candidates]).T
+means = np.array([true_means(float(row["like_weight"]), float(row["share_weight"])) for row in candidates]).T
 platform = np.random.default_rng(2)
 
 
 def learn(study: pasto.Study, rounds: int) -> None:
     for _ in range(rounds):
         assignments = study.ask(parallel=20)
-        # The platform serves each assignment to some users and averages what they did.
-        seen = [means[:, a.candidate] + platform.normal(0, 1, 3) for a in assignments]
-        study.tell(assignments, seen, standard_errors=np.ones((len(assignments), 3)))
+        # The platform serves each assignment to some users and averages their metrics.
+        metrics = [means[:, a.candidate] + platform.normal(0, 1, 3) for a in assignments]
+        study.tell(assignments, metrics, standard_errors=np.ones((len(assignments), 3)))
 
 
 study = pasto.Study(candidates, objective, seed=7)
@@ -49,7 +49,7 @@ learn(study, 20)
 blend = study.blend()
 for k in blend.support:
     print(f"{blend.probabilities[k]:6.1%}  {blend.names[k]}")
-if blend.certificate and blend.outlook:  # learners of the paper's kind give neither
+if blend.certificate and blend.outlook:  # the paper's learners give neither
     for name, chance in blend.certificate.holds.items():
         print(f"{name} holds with probability {chance:.1%}")
     print(f"certified at {blend.certificate.confidence:.0%}: {blend.certificate.certified}")
@@ -57,5 +57,5 @@ if blend.certificate and blend.outlook:  # learners of the paper's kind give nei
 
 watch_time, likes, shares = means @ np.array(blend.probabilities)
 exact = pasto.solve(means, objective, names=candidates.names)
-print(f"in truth the blend has likes {likes:.2f}, shares {shares:.2f}")
-print(f"in truth watch_time {watch_time:.2f}; best single {exact.best_single_value:.2f}, best blend {exact.value:.2f}")
+print(f"the true means of the blend: likes {likes:.2f}, shares {shares:.2f}")
+print(f"the true watch_time {watch_time:.2f}; best single {exact.best_single_value:.2f}, best blend {exact.value:.2f}")

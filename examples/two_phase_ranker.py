@@ -1,16 +1,16 @@
 """A two-phase ranker: predictors first, then an aggregation layer whose strategic parameters are blended.
 
-Phase one predicts, for every item of a request, the click rate (pctr), the like rate (plr) and how clean the item is.
+Phase one predicts, for every item of a request, the click rate (pctr), the like rate (plr) and its cleanness.
 Phase two drops items below a threshold, adds up a weighted score, keeps a quota of places for new items, and shows the
-top five. The weight, the threshold and the quota are the strategic parameters: no single choice of them is best, so
-a study learns a blend of them in twenty rounds of traffic, and then each request draws its own from the blend.
+top five. The weight, the threshold and the quota are the strategic parameters: no single choice of them is best.
+A study learns a blend of them in twenty rounds of traffic, and then each request draws its own from the blend.
 """
 
 import numpy as np
 
 import pasto
 
-SHOWN, ITEMS, REQUESTS = 5, 30, 10_000
+SHOWN_ITEMS, ITEMS, REQUESTS = 5, 30, 10_000
 ROUNDS, PARALLEL = 20, 20
 METRICS = ("clicks", "likes", "new_views", "complaints")
 candidates = pasto.grid(like_weight=[0, 2, 6], threshold=[0.0, 0.4], quota=[0, 1, 3])
@@ -23,35 +23,35 @@ objective = (
 
 
 def predict(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Phase one, (requests, items): what is liked is clicked less, and what is new even less."""
+    """Return the predictions, (requests, items): liked items are clicked less, and new ones even less."""
     liked, new = rng.beta(2, 5, (REQUESTS, ITEMS)), rng.random((REQUESTS, ITEMS)) < 0.25
     pctr = rng.beta(2, 4, (REQUESTS, ITEMS)) * (1 - 0.6 * liked) * np.where(new, 0.7, 1.0)
     return {"pctr": pctr, "plr": 0.4 * liked, "clean": rng.beta(4, 2, (REQUESTS, ITEMS)) - 0.4 * pctr, "new": new}
 
 
-def rank(seen: dict[str, np.ndarray], like_weight: float, threshold: float, quota: float) -> np.ndarray:
-    """Phase two: the items shown, (requests, shown)."""
-    score = seen["pctr"] + like_weight * seen["plr"] - 100 * (seen["clean"] < threshold)
+def rank(predictions: dict[str, np.ndarray], like_weight: float, threshold: float, quota: float) -> np.ndarray:
+    """Return the items that are shown, (requests, shown)."""
+    score = predictions["pctr"] + like_weight * predictions["plr"] - 100 * (predictions["clean"] < threshold)
     places = np.argsort(-score, axis=1)
-    new_first = np.argsort(-(score + 50 * seen["new"]), axis=1)[:, : int(quota)]
+    new_first = np.argsort(-(score + 50 * predictions["new"]), axis=1)[:, : int(quota)]
     mine = (places[:, :, None] == new_first[:, None, :]).any(axis=2)
     order = np.argsort(~mine, axis=1, kind="stable")  # the quota's items first, then the others by score
-    return np.asarray(np.take_along_axis(places, order, axis=1)[:, :SHOWN])
+    return np.asarray(np.take_along_axis(places, order, axis=1)[:, :SHOWN_ITEMS])
 
 
-def serve(seen: dict[str, np.ndarray], choice: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rank every request with its own candidate, let the users act, and count: (requests, metrics)."""
+def serve(predictions: dict[str, np.ndarray], choice: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rank every request with its own candidate, simulate the users, and return the counts, (requests, metrics)."""
     counts = np.zeros((REQUESTS, len(METRICS)))
     for k in np.unique(choice):
-        mine = np.flatnonzero(choice == k)
-        part = {name: values[mine] for name, values in seen.items()}
+        requests = np.flatnonzero(choice == k)
+        part = {name: values[requests] for name, values in predictions.items()}
         settings = {name: float(value) for name, value in candidates[int(k)].items()}
-        shown = rank(part, **settings)
+        top = rank(part, **settings)
         pctr, plr, clean, new = (
-            np.take_along_axis(part[name], shown, axis=1) for name in ("pctr", "plr", "clean", "new")
+            np.take_along_axis(part[name], top, axis=1) for name in ("pctr", "plr", "clean", "new")
         )
         chance = np.stack([pctr, plr, new.astype(float), 0.1 * (1 - clean)])
-        counts[mine] = (rng.random(chance.shape) < chance).sum(axis=2).T
+        counts[requests] = (rng.random(chance.shape) < chance).sum(axis=2).T
     return counts
 
 

@@ -1,4 +1,4 @@
-"""The front door: what `import pasto` offers, what it costs, and that every public name explains itself."""
+"""The package `pasto`: its public names, the cost of its import, and a docstring for every public name."""
 
 import importlib
 import importlib.metadata
@@ -34,20 +34,20 @@ PUBLIC = [
 ]
 
 
-def offered_by_rooms() -> Iterator[tuple[str, object]]:
-    """Every class and function that a room offers: its __all__, or what a plain module defines without underscore."""
-    for room in pkgutil.walk_packages(pasto.__path__, "pasto."):
-        if room.name == "pasto.__main__" or (room.name.count(".") > 1 and not room.ispkg):
+def public_objects() -> Iterator[tuple[str, object]]:
+    """Yield every public class and function of a package: its __all__, or the names of a module without underscore."""
+    for package in pkgutil.walk_packages(pasto.__path__, "pasto."):
+        if package.name == "pasto.__main__" or (package.name.count(".") > 1 and not package.ispkg):
             continue
-        module = importlib.import_module(room.name)
-        own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == room.name]
+        module = importlib.import_module(package.name)
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == package.name]
         for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
             if inspect.isclass(value := getattr(module, name)) or inspect.isroutine(value):
-                yield f"{room.name}.{name}", value
+                yield f"{package.name}.{name}", value
 
 
-def sentence_of(value: object) -> str:
-    """The docstring that someone wrote, and not the signature that a dataclass writes for itself."""
+def read_docstring(value: object) -> str:
+    """Return a written docstring, and not the signature that a dataclass generates."""
     written = inspect.cleandoc(value.__doc__ or "")
     return "" if written.startswith(f"{getattr(value, '__name__', '')}(") else written
 
@@ -67,25 +67,25 @@ def test_the_version_is_the_installed_one() -> None:
 
 
 @pytest.mark.parametrize("start", ["import pasto", "import pasto.records, pasto.errors; pasto.PastoError"])
-def test_the_door_is_light(start: str) -> None:
+def test_the_import_is_light(start: str) -> None:
     heavy = "numpy", "scipy", "click", "rich", "matplotlib"
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", f"{start}; import sys; print([name for name in {heavy} if name in sys.modules])"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout.strip() == "[]"
+    assert result.stdout.strip() == "[]"
 
 
 def test_every_public_name_shows_a_running_example() -> None:
-    assert [name for name in PUBLIC if ">>> " not in sentence_of(getattr(pasto, name))] == []
+    assert [name for name in PUBLIC if ">>> " not in read_docstring(getattr(pasto, name))] == []
 
 
-def test_everything_a_room_offers_says_what_it_is() -> None:
-    assert [name for name, value in offered_by_rooms() if not sentence_of(value)] == []
+def test_every_public_object_has_a_docstring() -> None:
+    assert [name for name, value in public_objects() if not read_docstring(value)] == []
 
 
 def test_the_package_runs_as_a_command() -> None:
-    shown = subprocess.run([sys.executable, "-m", "pasto", "--help"], capture_output=True, text=True, check=True)
-    assert shown.stdout.startswith("Usage: pasto ")
+    result = subprocess.run([sys.executable, "-m", "pasto", "--help"], capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("Usage: pasto ")

@@ -92,7 +92,7 @@ def paper(
     NAME is one of the experiments below, "all" for every one whose data is available, or "list" (or nothing) to list
     them. With --out, the file index.md links each claim of the paper to its tables and figures.
     """
-    from pasto_research.paper import EXPERIMENTS, run, saved, write, write_index
+    from pasto_research.paper import EXPERIMENTS, outcome_document, run, write, write_index
 
     if name == "list":
         _list(as_json)
@@ -116,7 +116,7 @@ def paper(
         if out is not None:
             for path in write(outcome, out):
                 echo(f"wrote {path}", err=True)
-        outcomes.append(saved(outcome))
+        outcomes.append(outcome_document(outcome))
     if out is not None:
         echo(f"wrote {write_index(out, EXPERIMENTS.values())}", err=True)
     for line in lacking:

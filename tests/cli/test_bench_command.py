@@ -25,8 +25,8 @@ def tiny_benchmark() -> Iterator[None]:
 
 
 def test_the_benchmarks_are_listed(run: Any) -> None:
-    told = run("bench").stdout
-    assert all(name in told for name in BENCHMARKS)
+    outcome = run("bench").stdout
+    assert all(name in outcome for name in BENCHMARKS)
     assert {entry["name"] for entry in json.loads(run("bench", "--json").stdout)} == set(BENCHMARKS)
     assert all(f"  {name}" in run("bench", "--help").stdout for name in BENCHMARKS)
 
@@ -43,20 +43,20 @@ def test_a_benchmark_is_a_table(run: Any) -> None:
 
 
 def test_json_has_every_digit(run: Any) -> None:
-    told = json.loads(run("bench", "tiny", "--json").stdout)
-    assert told["rows"][0] == {"case": "small", "problems": 12345, "ours_ms": 0.123456}
+    outcome = json.loads(run("bench", "tiny", "--json").stdout)
+    assert outcome["rows"][0] == {"case": "small", "problems": 12345, "ours_ms": 0.123456}
 
 
 def test_quick_is_smaller_and_out_writes_the_same(run: Any, tmp_path: Path) -> None:
-    told = json.loads(run("bench", "tiny", "--quick", "--out", tmp_path / "new", "--json").stdout)
-    assert len(told["rows"]) == 1
-    assert json.loads((tmp_path / "new" / "tiny.json").read_text(encoding="utf-8")) == told
+    outcome = json.loads(run("bench", "tiny", "--quick", "--out", tmp_path / "new", "--json").stdout)
+    assert len(outcome["rows"]) == 1
+    assert json.loads((tmp_path / "new" / "tiny.json").read_text(encoding="utf-8")) == outcome
 
 
 def test_all_runs_every_benchmark(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in BENCHMARKS:
         monkeypatch.setitem(BENCHMARKS, name, BENCHMARKS["tiny"])
-    assert [told["name"] for told in json.loads(run("bench", "all", "--json").stdout)] == list(BENCHMARKS)
+    assert [outcome["name"] for outcome in json.loads(run("bench", "all", "--json").stdout)] == list(BENCHMARKS)
 
 
 def test_an_unknown_benchmark_is_refused(run: Any) -> None:

@@ -55,12 +55,12 @@ def forged(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ids=" ".join,
 )
 def test_commands_print_no_control_characters(run: Any, forged: Path, words: tuple[str, ...]) -> None:
-    found = run(*words)
-    assert RAW.findall(found.stdout + found.stderr) == []
+    document = run(*words)
+    assert RAW.findall(document.stdout + document.stderr) == []
     if words[1] in ("audit", "show", "check") or words[0] == "key":
-        assert "[2J" in found.stdout + found.stderr, "the text itself is printed"
+        assert "[2J" in document.stdout + document.stderr, "the text itself is printed"
     if words[-1] == "--json" and words[1] in ("audit", "list"):
-        assert EVIL in [value for line in json.loads(found.stdout) for value in line.values()]
+        assert EVIL in [value for line in json.loads(document.stdout) for value in line.values()]
 
 
 def test_a_line_of_the_audit_log_stays_one_line(run: Any, forged: Path) -> None:

@@ -20,7 +20,7 @@ TINY = DemoPlan(rounds=2, users=200, confirming=400, truth=1_000)
 
 
 @pytest.fixture(scope="module")
-def told() -> DemoResult:
+def demo_result() -> DemoResult:
     """A result that counts as won, whatever little was learned."""
     with InProcessEnvironment() as inside:
         result = scenario.run_demo(feed(), inside, plan=TINY, seed=1)
@@ -28,7 +28,7 @@ def told() -> DemoResult:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, told: DemoResult) -> list[dict[str, Any]]:
+def demo_calls(monkeypatch: pytest.MonkeyPatch, demo_result: DemoResult) -> list[dict[str, Any]]:
     """What the command asks for, with nothing played."""
     calls: list[dict[str, Any]] = []
 
@@ -39,7 +39,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, told: DemoResult) -> list[dict[str, A
 
     def spy(application: Any, _: Any, **options: Any) -> DemoResult:
         calls.append({"name": application.name, **options})
-        return told
+        return demo_result
 
     monkeypatch.setattr(environment, "run_service", serving)
     monkeypatch.setattr(scenario, "run_demo", spy)
@@ -61,44 +61,44 @@ def test_the_demo_ends_with_the_blend_ahead(run: Any) -> None:
     assert "\x1b" not in result.stderr
 
 
-def test_it_is_asked_for_in_many_ways(run: Any, asked: list[dict[str, Any]]) -> None:
+def test_options_choose_world_seed_rounds_and_traffic(run: Any, demo_calls: list[dict[str, Any]]) -> None:
     run("demo")
     run("demo", "ads", "--quick", "--seed", 7)
     run("demo", "feed", "--rounds", 5, "--users", 100, "--rough-traffic")
     run("demo", "shop")
     run("demo", "shop", "--quick", "--rough-traffic")
-    assert [(call["name"], call["seed"], call["plan"].rounds, call["plan"].confirming) for call in asked] == [
+    assert [(call["name"], call["seed"], call["plan"].rounds, call["plan"].confirming) for call in demo_calls] == [
         ("feed", 1, 30, 30_000),
         ("ads", 7, 12, 30_000),
         ("feed", 1, 5, 600),
         ("shop", 1, 12, 90_000),
         ("shop", 1, 5, 90_000),
     ]
-    assert [call["conditions"].lost for call in asked] == [0, 0, 0.02, 0, 0.02]
-    assert [call["conditions"].night for call in asked] == [0, 0, 0.2, 0.4, 0.4]
+    assert [call["conditions"].lost for call in demo_calls] == [0, 0, 0.02, 0, 0.02]
+    assert [call["conditions"].night for call in demo_calls] == [0, 0, 0.2, 0.4, 0.4]
 
 
-def test_json_has_everything(run: Any, asked: list[dict[str, Any]]) -> None:
-    found = json.loads(run("demo", "--json").stdout)
-    assert found["won"] is True
-    assert sum(found["shares"].values()) == pytest.approx(1)
-    assert {lift["metric"] for lift in found["lifts"]} == {"watch_time", "like_rate", "share_rate"}
-    assert [one["label"] for one in found["standings"]] == ["baseline", "best single", "the blend", "best possible"]
-    assert "report" not in found
+def test_json_has_everything(run: Any, demo_calls: list[dict[str, Any]]) -> None:
+    document = json.loads(run("demo", "--json").stdout)
+    assert document["won"] is True
+    assert sum(document["shares"].values()) == pytest.approx(1)
+    assert {lift["metric"] for lift in document["lifts"]} == {"watch_time", "like_rate", "share_rate"}
+    assert [one["label"] for one in document["standings"]] == ["baseline", "best single", "the blend", "best possible"]
+    assert "report" not in document
 
 
-def test_the_report_is_written_as_one_page(run: Any, asked: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_the_report_is_written_as_one_page(run: Any, demo_calls: list[dict[str, Any]], tmp_path: Path) -> None:
     result = run("demo", "--html", tmp_path / "report.html")
     assert f"wrote {tmp_path / 'report.html'}" in result.stderr
     assert "<h1>" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    refused = run("demo", "--html", tmp_path / "nowhere" / "report.html")
-    assert (refused.exit_code, "cannot be written" in refused.stderr) == (2, True)
+    rejected = run("demo", "--html", tmp_path / "nowhere" / "report.html")
+    assert (rejected.exit_code, "cannot be written" in rejected.stderr) == (2, True)
 
 
-def test_what_is_not_so_fails_loudly(
-    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
+def test_a_failed_check_gives_exit_code_one(
+    run: Any, demo_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, demo_result: DemoResult
 ) -> None:
-    lost = replace(told, checks=(*told.checks, Check("the moon is cheese", False, "it is rock")))
+    lost = replace(demo_result, checks=(*demo_result.checks, Check("the moon is cheese", False, "it is rock")))
     monkeypatch.setattr(scenario, "run_demo", lambda *_, **__: lost)
     result = run("demo")
     assert result.exit_code == 1
@@ -107,52 +107,52 @@ def test_what_is_not_so_fails_loudly(
 
 
 def test_the_service_can_be_left_running(
-    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
+    run: Any, demo_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, demo_result: DemoResult
 ) -> None:
-    done: list[str] = []
+    steps: list[str] = []
 
-    class Kept(InProcessEnvironment):
+    class RunningEnvironment(InProcessEnvironment):
         def start(self) -> None:
-            done.append("started")
+            steps.append("started")
 
         def wait(self) -> None:
-            done.append("waited")
+            steps.append("waited")
             raise KeyboardInterrupt
 
     @contextmanager
-    def serving(folder: Path) -> Iterator[Kept]:
-        with Kept() as kept:
-            yield kept
-            done.append("ended")
+    def serving(folder: Path) -> Iterator[RunningEnvironment]:
+        with RunningEnvironment() as environment_left:
+            yield environment_left
+            steps.append("ended")
 
     monkeypatch.setattr(environment, "run_service", serving)
     result = run("demo", "ads", "--keep-running")
-    assert (result.exit_code, done) == (0, ["started", "waited", "ended"])
+    assert (result.exit_code, steps) == (0, ["started", "waited", "ended"])
     assert "open in-process in a browser" in result.stderr
     assert "pasto report ads --url in-process" in result.stderr
 
 
-def test_a_best_single_setting_that_is_the_baseline_is_told(
-    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
+def test_a_best_single_setting_that_is_the_baseline_is_printed(
+    run: Any, demo_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, demo_result: DemoResult
 ) -> None:
-    lifts = tuple(lift for lift in told.lifts if lift.target == "probabilistic")
-    monkeypatch.setattr(scenario, "run_demo", lambda *_, **__: replace(told, single=None, lifts=lifts))
+    lifts = tuple(lift for lift in demo_result.lifts if lift.target == "probabilistic")
+    monkeypatch.setattr(scenario, "run_demo", lambda *_, **__: replace(demo_result, single=None, lifts=lifts))
     assert re.search(r"^best single +the baseline", run("demo").stdout, re.MULTILINE)
 
 
 def test_on_a_terminal_the_picture_moves(
-    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
+    run: Any, demo_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, demo_result: DemoResult
 ) -> None:
     def moving(*_: Any, report: Any, **__: Any) -> DemoResult:
         blend = {"lifts": {"like_rate": -2.5}, "certificate": {"holds": {"like_rate": 0.9999}}}
         served = {"watch_time": 0.1, "like_rate": -0.06}
         report(scenario.DemoUpdate("learning", 7, 30, 35_000, 80_000, {"a": 0.6, "b": 0.4}, served, blend, 0.123))
-        return told
+        return demo_result
 
     monkeypatch.setattr(scenario, "run_demo", moving)
     result = run("demo", env={"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"})
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", result.stderr)
-    assert "learning: round 7 of 30   35,000 users, 80,000 events" in shown
-    assert "the blend so far is truly 12.3% above the best single setting" in shown
-    assert re.search(r"like_rate +-6\.0% +-5% +-2\.5% +99\.990%", shown)
-    assert re.search(r"a +60% +█{18}", shown)
+    output = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", result.stderr)
+    assert "learning: round 7 of 30   35,000 users, 80,000 events" in output
+    assert "the blend so far is truly 12.3% above the best single setting" in output
+    assert re.search(r"like_rate +-6\.0% +-5% +-2\.5% +99\.990%", output)
+    assert re.search(r"a +60% +█{18}", output)

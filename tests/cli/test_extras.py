@@ -53,12 +53,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
         "solve means.csv --maximize watch",
         "plan --units 2000 --std 3 --effect 1 --max-rounds 2",
     ]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", BARE], cwd=folder, input=json.dumps(lines), capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, tuple[int, str, str]] = json.loads(done.stdout)
-    return found
+    assert completed.returncode == 0, completed.stderr
+    document: dict[str, tuple[int, str, str]] = json.loads(completed.stdout)
+    return document
 
 
 @pytest.mark.parametrize("line", NEED_SERVE)

@@ -40,7 +40,7 @@ def test_every_command_has_help_with_an_example(run: Any, name: str) -> None:
     assert f"  pasto {name}" in result.stdout.split("Example")[1]
 
 
-def test_every_option_says_what_it_does() -> None:
+def test_every_option_has_help() -> None:
     for command in main.commands.values():
         for parameter in command.params:
             if isinstance(parameter, click.Option):
@@ -125,5 +125,5 @@ def test_a_reader_that_leaves_early_gets_no_traceback(tmp_path: Path) -> None:
         assert command.stdout is not None
         assert command.stderr is not None
         command.stdout.close()
-        told = command.stderr.read()
-    assert (command.returncode, told) == (1, "")
+        outcome = command.stderr.read()
+    assert (command.returncode, outcome) == (1, "")

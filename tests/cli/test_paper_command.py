@@ -51,8 +51,8 @@ def test_the_experiments_are_listed(run: Any, words: tuple[str, ...]) -> None:
 
 
 def test_help_lists_them_too(run: Any) -> None:
-    told = run("paper", "--help").stdout
-    assert all(f"  {name}" in told for name in EXPERIMENTS)
+    outcome = run("paper", "--help").stdout
+    assert all(f"  {name}" in outcome for name in EXPERIMENTS)
 
 
 def test_claims_and_tables_are_printed(run: Any) -> None:
@@ -121,10 +121,10 @@ def test_all_runs_every_experiment(run: Any, monkeypatch: pytest.MonkeyPatch) ->
 def test_experiments_that_lack_their_data_are_left_out_of_all_and_refused_by_name(
     run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[Size] = []
+    calls: list[Size] = []
 
     def record(size: Size) -> Outcome:
-        asked.append(size)
+        calls.append(size)
         return tiny(size)
 
     for name in list(EXPERIMENTS):
@@ -133,12 +133,12 @@ def test_experiments_that_lack_their_data_are_left_out_of_all_and_refused_by_nam
     EXPERIMENTS["real"] = Experiment("real", "On data", 100, 1_000, 10, 100, record, needs="a census")
     result = run("paper", "all")
     assert result.stdout.count("A tiny experiment") == 1
-    assert result.stderr == "left out, since they need --data: real\n"
-    refused = run("paper", "real")
-    assert (refused.exit_code, asked) == (2, [])
-    assert "real needs a census; name the directory that holds it with --data" in refused.stderr
+    assert result.stderr == "left out, because they need --data: real\n"
+    rejected = run("paper", "real")
+    assert (rejected.exit_code, calls) == (2, [])
+    assert "real needs a census; name the directory that holds it with --data" in rejected.stderr
     assert run("paper", "all", "--data", tmp_path, "--cache", tmp_path / "kept").exit_code == 0
-    assert [(size.data, size.cache) for size in asked] == [(tmp_path, tmp_path / "kept")]
+    assert [(size.data, size.cache) for size in calls] == [(tmp_path, tmp_path / "kept")]
     del EXPERIMENTS["real"]
 
 
@@ -163,8 +163,8 @@ def test_data_that_is_not_there_leaves_an_experiment_out_of_all(
 def test_the_index_leads_from_claims_to_tables_and_figures(run: Any, tmp_path: Path) -> None:
     run("paper", "tiny", "--out", tmp_path)
     page = (tmp_path / "index.md").read_text(encoding="utf-8")
-    told = "[tables](tiny.md), [numbers](tiny.json) | [tiny](tiny.png)"
-    assert f"| [Nothing much](#a-tiny-experiment) | `pasto paper tiny` | 1 of 2 | {told} |" in page
+    outcome = "[tables](tiny.md), [numbers](tiny.json) | [tiny](tiny.png)"
+    assert f"| [Nothing much](#a-tiny-experiment) | `pasto paper tiny` | 1 of 2 | {outcome} |" in page
     assert "| Figure 3 | `pasto paper toy-a` | not run |  |  |" in page
     assert "| Nothing is lost | never | 1 of 10 | does not hold |" in page
     assert "- [Numbers](tiny.md#numbers)" in page
@@ -179,6 +179,6 @@ def test_an_unknown_experiment_is_refused(run: Any) -> None:
 
 
 def test_a_real_experiment_runs(run: Any) -> None:
-    told = json.loads(run("paper", "toy-a", "--runs", 5, "--rounds", 20, "--json").stdout)
-    assert told["settings"]["runs"] == 5
-    assert told["claims"]
+    outcome = json.loads(run("paper", "toy-a", "--runs", 5, "--rounds", 20, "--json").stdout)
+    assert outcome["settings"]["runs"] == 5
+    assert outcome["claims"]

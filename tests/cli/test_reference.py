@@ -24,8 +24,8 @@ HELP = re.compile(r"^(?P<rank>##+) `(?P<typed>[a-z -]+)`\n\n```text\n(?P<help>.*
 def real_help(typed: str) -> str:
     """A command's help at 80 columns, without the lists."""
     words = [*typed.split()[1:], "--help"]
-    told = CliRunner().invoke(main, words, prog_name="pasto", terminal_width=80)
-    return LISTS.sub("", told.stdout)
+    outcome = CliRunner().invoke(main, words, prog_name="pasto", terminal_width=80)
+    return LISTS.sub("", outcome.stdout)
 
 
 def commands_of(command: click.Command, typed: str = "pasto") -> Iterator[tuple[str, click.Command]]:
@@ -43,15 +43,15 @@ def rewrite() -> None:
     """Put the real help texts into the page."""
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(
-        HELP.sub(lambda found: f"{found['rank']} `{found['typed']}`\n\n```text\n{real_help(found['typed'])}```", page),
+        HELP.sub(lambda match: f"{match['rank']} `{match['typed']}`\n\n```text\n{real_help(match['typed'])}```", page),
         encoding="utf-8",
     )
 
 
 def test_every_command_has_its_own_help_on_the_page() -> None:
-    shown = {found["typed"]: found["help"] for found in HELP.finditer(PAGE.read_text(encoding="utf-8"))}
-    assert set(shown) == {typed for typed, _ in commands_of(main)}
-    for typed, text in shown.items():
+    output = {match["typed"]: match["help"] for match in HELP.finditer(PAGE.read_text(encoding="utf-8"))}
+    assert set(output) == {typed for typed, _ in commands_of(main)}
+    for typed, text in output.items():
         assert text == real_help(typed), f"{typed}: run `python {Path(__file__).name}` here to write the page anew"
 
 
@@ -77,9 +77,9 @@ def test_the_examples_print_what_they_show(run: Any, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```console\n\$ pasto ([^\n]*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert examples
-    for typed, shown in examples:
+    for typed, output in examples:
         result = run(*shlex.split(typed))
-        assert doctest.OutputChecker().check_output(shown, result.stdout, doctest.NORMALIZE_WHITESPACE), result.stdout
+        assert doctest.OutputChecker().check_output(output, result.stdout, doctest.NORMALIZE_WHITESPACE), result.stdout
 
 
 if __name__ == "__main__":

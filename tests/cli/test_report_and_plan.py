@@ -31,7 +31,7 @@ TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0)}
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a study that has learned for four rounds."""
     place = tmp_path_factory.mktemp("reported") / "store"
     service = Service(open_store(str(place)))
@@ -60,69 +60,69 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_report_says_first_what_can_be_claimed(run: Any, kept: Path) -> None:
-    told = run("report", "feed", "--store", kept)
-    assert told.exit_code == 0
-    lines = told.stdout.splitlines()
+def test_a_report_begins_with_its_conclusions(run: Any, store_folder: Path) -> None:
+    outcome = run("report", "feed", "--store", store_folder)
+    assert outcome.exit_code == 0
+    lines = outcome.stdout.splitlines()
     assert lines[0] == "feed: learning, round 5 under policy 5"
     assert lines[2].startswith("Over 4 rounds the learner's traffic raised x by")
-    assert "y          at least -2% (hard)    -9%" in told.stdout
-    found = json.loads(run("report", "feed", "--store", kept, "--json").stdout)
-    assert found["learning"]["rounds"] == [1, 2, 3, 4]
+    assert "y          at least -2% (hard)    -9%" in outcome.stdout
+    document = json.loads(run("report", "feed", "--store", store_folder, "--json").stdout)
+    assert document["learning"]["rounds"] == [1, 2, 3, 4]
 
 
-def test_a_report_is_written_as_one_page(run: Any, kept: Path, tmp_path: Path) -> None:
-    told = run("report", "feed", "--store", kept, "--html", tmp_path / "feed.html")
-    assert (told.exit_code, told.stdout) == (0, "")
+def test_a_report_is_written_as_one_page(run: Any, store_folder: Path, tmp_path: Path) -> None:
+    outcome = run("report", "feed", "--store", store_folder, "--html", tmp_path / "feed.html")
+    assert (outcome.exit_code, outcome.stdout) == (0, "")
     assert (tmp_path / "feed.html").read_text(encoding="utf-8").count("<svg") == 2
-    refused = run("report", "feed", "--store", kept, "--html", tmp_path / "no" / "feed.html")
-    assert refused.exit_code == 2
+    rejected = run("report", "feed", "--store", store_folder, "--html", tmp_path / "no" / "feed.html")
+    assert rejected.exit_code == 2
 
 
-def test_a_page_without_figures_says_so_to_the_terminal_only(
-    run: Any, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_missing_figures_are_reported_on_the_terminal_only(
+    run: Any, store_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    made = run("report", "feed", "--store", kept, "--html", tmp_path / "feed.html")
+    made = run("report", "feed", "--store", store_folder, "--html", tmp_path / "feed.html")
     assert made.exit_code == 0
     assert "note: the page has no figures: figures need matplotlib; install it in a clone" in made.stderr
     assert "matplotlib" not in (tmp_path / "feed.html").read_text(encoding="utf-8")
 
 
-def test_another_question_is_answered_from_the_store(run: Any, kept: Path, tmp_path: Path) -> None:
-    told = run("report", "feed", "--store", kept, "--keep", "y >= -1%")
-    assert told.stdout.startswith("maximize x, keep y >= -1%\n")
-    assert "Confirm before you rely on" in told.stdout
-    found = json.loads(run("report", "feed", "--store", kept, "--drop", "y", "--json").stdout)
-    assert found["answer"]["probabilities"] == {"w=0": 1.0}
-    assert run("report", "feed", "--store", kept, "--drop", "y", "--html", tmp_path / "a.html").exit_code == 2
-    assert "measures no 'z'" in run("report", "feed", "--store", kept, "--maximize", "z").stderr
+def test_another_question_is_answered_from_the_store(run: Any, store_folder: Path, tmp_path: Path) -> None:
+    outcome = run("report", "feed", "--store", store_folder, "--keep", "y >= -1%")
+    assert outcome.stdout.startswith("maximize x, keep y >= -1%\n")
+    assert "Confirm before you rely on" in outcome.stdout
+    document = json.loads(run("report", "feed", "--store", store_folder, "--drop", "y", "--json").stdout)
+    assert document["answer"]["probabilities"] == {"w=0": 1.0}
+    assert run("report", "feed", "--store", store_folder, "--drop", "y", "--html", tmp_path / "a.html").exit_code == 2
+    assert "measures no 'z'" in run("report", "feed", "--store", store_folder, "--maximize", "z").stderr
 
 
-def test_a_plan_says_how_many_rounds_it_takes(run: Any, tmp_path: Path) -> None:
+def test_a_plan_prints_the_number_of_rounds(run: Any, tmp_path: Path) -> None:
     words = ("plan", "--units", 20000, "--std", 3, "--effect", 0.1, "--max-rounds", 40)
-    told = run(*words)
-    assert told.exit_code == 0
-    assert "one look, at a time set beforehand" in told.stdout
-    found = json.loads(run(*words, "--json", "--figure", tmp_path / "plan").stdout)
-    assert 1 < found["rounds_at_horizon"] < found["rounds_at_any_look"] < 40
-    assert len(found["at_horizon"]) == 40
+    outcome = run(*words)
+    assert outcome.exit_code == 0
+    assert "one look, at a time set beforehand" in outcome.stdout
+    document = json.loads(run(*words, "--json", "--figure", tmp_path / "plan").stdout)
+    assert 1 < document["rounds_at_horizon"] < document["rounds_at_any_look"] < 40
+    assert len(document["at_horizon"]) == 40
     assert {path.name for path in tmp_path.iterdir()} == {"plan.png", "plan.svg"}
     percent = json.loads(run("plan", "--units", 20000, "--std", 3, "--mean", 10, "--effect", "1%", "--json").stdout)
     assert percent["effect"] == pytest.approx(0.1)
 
 
-def test_a_plan_starts_from_a_study(run: Any, kept: Path) -> None:
-    found = json.loads(run("plan", "--study", "feed", "--store", kept, "--effect", "2%", "--json").stdout)
-    assert found["units"] == 300
-    assert found["std"] == pytest.approx(1.0, abs=0.15)
-    assert found["effect"] == pytest.approx(0.196, abs=0.01)
-    refused = run("plan", "--study", "feed", "--store", kept, "--metric", "z", "--effect", "2%")
-    assert "it measures x, y" in refused.stderr
+def test_a_plan_starts_from_a_study(run: Any, store_folder: Path) -> None:
+    document = json.loads(run("plan", "--study", "feed", "--store", store_folder, "--effect", "2%", "--json").stdout)
+    assert document["units"] == 300
+    assert document["std"] == pytest.approx(1.0, abs=0.15)
+    assert document["effect"] == pytest.approx(0.196, abs=0.01)
+    rejected = run("plan", "--study", "feed", "--store", store_folder, "--metric", "z", "--effect", "2%")
+    assert "it measures x, y" in rejected.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "printed"),
     [
         (("--effect", "1%", "--units", 9, "--std", 1), "--mean"),
         (("--effect", "much", "--units", 9, "--std", 1), "--effect must be a number"),
@@ -130,7 +130,7 @@ def test_a_plan_starts_from_a_study(run: Any, kept: Path) -> None:
         (("--effect", "1", "--units", 9, "--std", 1, "--control-share", "2"), "--control-share must be a share"),
     ],
 )
-def test_a_plan_that_lacks_something_says_what(run: Any, words: tuple[Any, ...], said: str) -> None:
-    refused = run("plan", *words)
-    assert refused.exit_code == 2
-    assert said in refused.stderr
+def test_an_incomplete_plan_names_the_missing_option(run: Any, words: tuple[Any, ...], printed: str) -> None:
+    rejected = run("plan", *words)
+    assert rejected.exit_code == 2
+    assert printed in rejected.stderr

@@ -45,9 +45,9 @@ def service(feed: Path) -> Iterator[str]:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        said = process.stdout.readline()
-        assert "http://127.0.0.1:" in said, process.stderr.read()
-        yield said.split()[-1]
+        first_line = process.stdout.readline()
+        assert "http://127.0.0.1:" in first_line, process.stderr.read()
+        yield first_line.split()[-1]
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
         process.stderr.read()
@@ -90,7 +90,7 @@ def test_times_carry_their_zone(run: Any, feed: Path, monkeypatch: pytest.Monkey
         assert datetime.fromisoformat(moment).utcoffset() in (timedelta(hours=-5), timedelta(hours=-4)), moment
 
 
-def test_a_held_round_is_told_and_resolved(run: Any, place: Path) -> None:
+def test_a_held_round_is_reported_and_resolved(run: Any, place: Path) -> None:
     from pasto.service.service import Service
     from pasto.store import open_store
 
@@ -106,8 +106,8 @@ def test_a_held_round_is_told_and_resolved(run: Any, place: Path) -> None:
     assert "Round 1 is held back and not learned: no event of any metric has come from 1,000 units" in closed.stderr
     assert "held back    round 1 is held back" in run("study", "show", "feed").stdout
     assert run("round", "resolve", "feed", 1, "learn").exit_code == 2
-    told = run("round", "resolve", "feed", 1, "discard", "--reason", "nothing was sent")
-    assert told.stdout == "feed: round 1 will be left out when the next round is closed\n"
+    result = run("round", "resolve", "feed", 1, "discard", "--reason", "nothing was sent")
+    assert result.stdout == "feed: round 1 will be left out when the next round is closed\n"
     run("round", "close", "feed")
     assert json.loads(run("study", "show", "feed", "--json").stdout)["held"] == []
     assert "resolve 1 discard  nothing was sent" in run("study", "audit", "feed").stdout
@@ -123,9 +123,9 @@ def test_a_life_from_draft_to_archive(run: Any, feed: Path) -> None:
     assert run("study", "pause", "feed", "--reason", "lunch", "--hold", "baseline").exit_code == 0
     assert json.loads(run("study", "show", "feed", "--json").stdout)["state"] == "paused"
     assert run("study", "resume", "feed").exit_code == 0
-    refused = run("study", "deploy", "feed")
-    assert refused.exit_code == 2
-    assert "confirm" in refused.stderr
+    rejected = run("study", "deploy", "feed")
+    assert rejected.exit_code == 2
+    assert "confirm" in rejected.stderr
     assert "every policy identical" in run("study", "replay", "feed").stdout
     assert run("study", "archive", "feed", "--reason", "done").exit_code == 0
     log = json.loads(run("study", "audit", "feed", "--json").stdout)
@@ -144,9 +144,9 @@ def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any
     assert run("study", "delete", "feed").stdout == "feed: deleted; its audit log stays under feed@1\n"
     assert json.loads(run("study", "list", "--json").stdout) == []
     assert run("study", "create", file, "--start").exit_code == 0
-    for refused in (run("study", "edit", file), run("study", "delete", "feed")):
-        assert refused.exit_code == 2
-        assert "needs it to be draft" in refused.stderr
+    for rejected in (run("study", "edit", file), run("study", "delete", "feed")):
+        assert rejected.exit_code == 2
+        assert "needs it to be draft" in rejected.stderr
     assert run("study", "archive", "feed", "--reason", "done").exit_code == 0
     again = run("study", "create", file, "--start")
     assert "the archived study feed is now feed@2" in again.stderr
@@ -156,9 +156,9 @@ def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any
 
 @pytest.mark.parametrize("action", ["pause", "archive"])
 def test_what_stops_traffic_needs_a_reason(run: Any, feed: Path, action: str) -> None:
-    refused = run("study", action, "feed")
-    assert refused.exit_code == 2
-    assert "--reason" in refused.stderr
+    rejected = run("study", action, "feed")
+    assert rejected.exit_code == 2
+    assert "--reason" in rejected.stderr
 
 
 def test_wrong_names_and_files_are_refused_in_a_line(run: Any, feed: Path) -> None:
@@ -175,11 +175,11 @@ def test_wrong_names_and_files_are_refused_in_a_line(run: Any, feed: Path) -> No
         ("study", "list", "--url", "nowhere"),
         ("study", "list", "--url", "http://127.0.0.1:9"),
     ):
-        refused = run(*words)
-        assert refused.exit_code in (1, 2), words
-        lines = refused.stderr.splitlines()
-        assert lines[-1].startswith("error: "), (words, refused.stderr)
-        assert all(line.startswith("using the ") for line in lines[:-1]), (words, refused.stderr)
+        rejected = run(*words)
+        assert rejected.exit_code in (1, 2), words
+        lines = rejected.stderr.splitlines()
+        assert lines[-1].startswith("error: "), (words, rejected.stderr)
+        assert all(line.startswith("using the ") for line in lines[:-1]), (words, rejected.stderr)
 
 
 def test_keys_are_shown_once(run: Any, place: Path) -> None:
@@ -210,11 +210,11 @@ def test_a_backup_moves_to_another_store(run: Any, feed: Path) -> None:
     assert run("store", "backup", "monday.db").exit_code == 2
     assert run("store", "restore", "monday.db", "--store", "elsewhere").exit_code == 0
     assert run("store", "check", "--store", "elsewhere").exit_code == 0
-    shown = [
+    output = [
         json.loads(run("study", "show", "feed", "--store", where, "--json").stdout)
         for where in ("pasto-data", "elsewhere")
     ]
-    assert shown[0]["policy"] == shown[1]["policy"]
+    assert output[0]["policy"] == output[1]["policy"]
     assert run("store", "restore", "monday.db", "--store", "elsewhere").exit_code == 2
 
 
@@ -249,7 +249,7 @@ def test_commands_say_which_store_or_service_they_used(run: Any, place: Path) ->
     assert f"using the store {there}\n" in run("store", "check", "--store", there).stderr
 
 
-def test_a_study_started_where_no_service_runs_is_told_so(run: Any, place: Path) -> None:
+def test_a_study_started_without_a_service_prints_a_note(run: Any, place: Path) -> None:
     run("study", "init")
     made = run("study", "create", "study.yaml", "--start")
     assert f"using the store {place / 'pasto-data'}\n" in made.stderr
@@ -275,5 +275,5 @@ def test_a_study_started_on_a_running_service_is_served(run: Any, service: str, 
 def test_a_running_store_is_backed_up_and_checked(run: Any, service: str) -> None:
     assert run("store", "backup", "monday.db").exit_code == 0
     assert run("store", "check").exit_code == 0
-    refused = run("store", "restore", "monday.db")
-    assert refused.exit_code == 2
+    rejected = run("store", "restore", "monday.db")
+    assert rejected.exit_code == 2

@@ -25,13 +25,13 @@ def test_the_table_is_the_library_s_own_trace(run: Any) -> None:
     result = run(
         "simulate", "example-a", "--learner", "algorithm1", "--runs", 20, "--rounds", 40, "--seed", 3, "--json"
     )
-    told = json.loads(result.stdout)
+    outcome = json.loads(result.stdout)
     trace = monte_carlo("algorithm1", example_a(), runs=20, rounds=40, seed=3, checkpoints=[1, 3, 10, 30, 40])
-    assert told["rounds"] == [1, 3, 10, 30, 40]
-    assert told["answer"] == trace.mean.tolist()
-    assert (told["optimum"], told["best_single"]) == (pytest.approx(1.0125), 0.0)
-    gap = told["answer"][-1] / 1.0125
-    assert told["relative_gain"][-1] == pytest.approx(gap)
+    assert outcome["rounds"] == [1, 3, 10, 30, 40]
+    assert outcome["answer"] == trace.mean.tolist()
+    assert (outcome["optimum"], outcome["best_single"]) == (pytest.approx(1.0125), 0.0)
+    gap = outcome["answer"][-1] / 1.0125
+    assert outcome["relative_gain"][-1] == pytest.approx(gap)
 
 
 def test_people_get_a_table_with_what_was_possible(run: Any) -> None:
@@ -62,22 +62,22 @@ def test_the_same_seed_gives_the_same_numbers(run: Any) -> None:
     assert run(*words).stdout != run(*words, "--seed", 2).stdout
 
 
-def test_the_default_learner_is_a_study_told_its_errors(run: Any) -> None:
+def test_the_default_learner_is_a_study_with_standard_errors(run: Any) -> None:
     words = ("simulate", "example-a", "--runs", 2, "--rounds", 10, "--parallel", 3, "--seed", 3, "--json")
-    told = json.loads(run(*words).stdout)
-    assert (told["learner"], told["settings"]["rounds"], told["held"]) == ("thompson", 10, None)
+    outcome = json.loads(run(*words).stdout)
+    assert (outcome["learner"], outcome["settings"]["rounds"], outcome["held"]) == ("thompson", 10, None)
     world, answers = example_a(), []
     for number in range(2):
         noise = stream(3, number, "noise")
         study = Study(world.candidates, world.objective, seed=int(stream(3, number, "choice").integers(2**63)))
         for _ in range(10):
-            asked = study.ask(3)
+            calls = study.ask(3)
             study.tell(
-                asked, world.draw([a.candidate for a in asked], noise), standard_errors=np.full((3, 2), np.sqrt(5))
+                calls, world.draw([a.candidate for a in calls], noise), standard_errors=np.full((3, 2), np.sqrt(5))
             )
         answers.append(float(world.value(study.blend().probabilities)))
-    assert told["answer"][-1] == pytest.approx(np.mean(answers))
-    assert (told["optimum"], told["best_single"]) == (pytest.approx(1.0125), 0.0)
+    assert outcome["answer"][-1] == pytest.approx(np.mean(answers))
+    assert (outcome["optimum"], outcome["best_single"]) == (pytest.approx(1.0125), 0.0)
 
 
 def test_every_learner_meets_the_same_worlds(run: Any) -> None:
@@ -89,13 +89,13 @@ def test_every_learner_meets_the_same_worlds(run: Any) -> None:
 
 def test_hard_guardrails_are_held_and_counted(run: Any, means: Path) -> None:
     words = ("simulate", means, "--maximize", "x", "--keep", "y>=0", "--noise", 0.1, "--runs", 3, "--rounds", 20)
-    told = json.loads(run(*words, "--json").stdout)
-    assert told["held"][-1] == 1.0
-    assert 0 < told["answer"][-1] <= told["optimum"] == pytest.approx(1.0)
+    outcome = json.loads(run(*words, "--json").stdout)
+    assert outcome["held"][-1] == 1.0
+    assert 0 < outcome["answer"][-1] <= outcome["optimum"] == pytest.approx(1.0)
     assert "hard guardrails held" in run(*words).stdout
 
 
-def test_what_no_blend_or_no_single_candidate_meets_is_said(run: Any, means: Path) -> None:
+def test_an_infeasible_world_is_reported(run: Any, means: Path) -> None:
     words = ("simulate", means, "--maximize", "x", "--runs", 1, "--rounds", 2)
     nothing = run(*words, "--keep", "y>=5")
     assert "No blend of these candidates meets every hard guardrail." in nothing.stdout
@@ -106,10 +106,10 @@ def test_what_no_blend_or_no_single_candidate_meets_is_said(run: Any, means: Pat
 
 
 def test_sizes_suit_the_learner(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
     def spy(*_: object, runs: int, rounds: int, **__: object) -> LearningTrace:
-        asked.append((runs, rounds))
+        calls.append((runs, rounds))
         return monte_carlo("algorithm1", example_a(), runs=2, rounds=2)
 
     monkeypatch.setattr("pasto.sim.runner.run_studies", spy)
@@ -117,7 +117,7 @@ def test_sizes_suit_the_learner(run: Any, monkeypatch: pytest.MonkeyPatch) -> No
     run("simulate")
     run("simulate", "--learner", "scgd")
     run("simulate", "--runs", 3, "--rounds", 4)
-    assert asked == [(20, 100), (100, 1_000), (3, 4)]
+    assert calls == [(20, 100), (100, 1_000), (3, 4)]
 
 
 def test_a_file_is_a_world(run: Any, means: Path) -> None:

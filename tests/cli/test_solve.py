@@ -46,7 +46,7 @@ def test_the_two_arm_story(run: Any, means: Path) -> None:
     assert "Mixing is worth 1: f = 1 for the blend, 0 for the best single candidate, careful." in result.stdout
 
 
-def test_a_table_of_percentages_says_how_it_was_read(run: Any, tmp_path: Path) -> None:
+def test_a_table_of_percentages_prints_a_note(run: Any, tmp_path: Path) -> None:
     place = tmp_path / "rates.csv"
     place.write_text(",name,x,rate\n0,bold,2,2%\n1,careful,0,4%\n")
     result = run("solve", place, "--maximize", "x", "--keep", "rate >= 0.03")
@@ -56,7 +56,7 @@ def test_a_table_of_percentages_says_how_it_was_read(run: Any, tmp_path: Path) -
     assert row(result.stdout, "bold") == ["50.0%", "2", "0.02", "rate"]
 
 
-def test_json_says_the_same(run: Any, means: Path) -> None:
+def test_json_has_the_same_answer(run: Any, means: Path) -> None:
     result = run("solve", means, "--maximize", "x", "--keep", "y>=0", "--json")
     assert json.loads(result.stdout) == {
         "objective": "maximize x, keep y >= 0",
@@ -124,15 +124,15 @@ def test_no_single_candidate_but_a_blend(run: Any) -> None:
     assert "The blend's goal is 1 worse than its." in result.stdout
 
 
-def test_an_infeasible_problem_is_told_and_fails(run: Any, means: Path) -> None:
+def test_an_infeasible_problem_is_reported_and_fails(run: Any, means: Path) -> None:
     result = run("solve", means, "--maximize", "x", "--keep", "y >= 3")
     assert result.exit_code == 1
     assert "y >= 3: missed by 1." in result.stdout
     assert "relaxing" not in result.stdout
     assert "No blend of these candidates meets every hard guardrail." in result.stdout
     assert "it misses y by 1." in result.stdout
-    told = json.loads(run("solve", means, "--maximize", "x", "--keep", "y >= 3", "--json").stdout)
-    assert (told["feasible"], told["shortfalls"], told["single"]) == (False, {"y": 1.0}, None)
+    outcome = json.loads(run("solve", means, "--maximize", "x", "--keep", "y >= 3", "--json").stdout)
+    assert (outcome["feasible"], outcome["shortfalls"], outcome["single"]) == (False, {"y": 1.0}, None)
 
 
 def test_a_toothless_penalty_is_noted_on_stderr(run: Any, feed: Path) -> None:

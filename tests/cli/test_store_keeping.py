@@ -39,7 +39,7 @@ def feed(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_archiving_forgetting_and_replaying(run: Any, feed: Path) -> None:
+def test_archiving_erasing_and_replaying(run: Any, feed: Path) -> None:
     assert "archived 20 events in 1 new files" in run("store", "archive", "feed").stderr
     assert len(list((feed / "pasto-data/archive/feed/round-000001").glob("*.parquet"))) == 1
     assert "every policy identical\n" in run("study", "replay", "feed").stdout
@@ -54,13 +54,13 @@ def test_archiving_forgetting_and_replaying(run: Any, feed: Path) -> None:
 
 def test_a_store_shows_its_size_and_is_compacted(run: Any, feed: Path) -> None:
     assert run("store", "archive", "feed").exit_code == 0
-    shown = run("store", "show").stdout
-    assert re.search(r"^events in the store +0$", shown, re.MULTILINE)
-    assert re.search(r"^archived events +20$", shown, re.MULTILINE)
-    assert re.search(r"^remembered ids +20$", shown, re.MULTILINE)
-    assert re.search(r"^free +\d+\.\d MB$", shown, re.MULTILINE)
-    done = run("store", "compact")
-    assert (done.exit_code, "MB now" in done.stderr) == (0, True)
+    output = run("store", "show").stdout
+    assert re.search(r"^events in the store +0$", output, re.MULTILINE)
+    assert re.search(r"^archived events +20$", output, re.MULTILINE)
+    assert re.search(r"^remembered ids +20$", output, re.MULTILINE)
+    assert re.search(r"^free +\d+\.\d MB$", output, re.MULTILINE)
+    completed = run("store", "compact")
+    assert (completed.exit_code, "MB now" in completed.stderr) == (0, True)
     assert re.search(r"^free +0\.0 MB$", run("store", "show").stdout, re.MULTILINE)
     assert "every policy identical\n" in run("study", "replay", "feed").stdout
     nowhere = run("store", "show", "--store", "nowhere")
@@ -69,17 +69,17 @@ def test_a_store_shows_its_size_and_is_compacted(run: Any, feed: Path) -> None:
     assert not (feed / "nowhere").exists()
 
 
-def test_what_cannot_be_done_is_told(run: Any, feed: Path) -> None:
+def test_errors_name_the_study_and_the_option(run: Any, feed: Path) -> None:
     for words in (("store", "archive", "fed"), ("store", "erase-unit", "fed", "user-7")):
-        refused = run(*words)
-        assert refused.exit_code == 2
-        assert "'fed'" in refused.stderr
+        rejected = run(*words)
+        assert rejected.exit_code == 2
+        assert "'fed'" in rejected.stderr
     bad = run("store", "archive", "feed", "--delete-older-than", "soon")
     assert bad.exit_code == 2
     assert "--delete-older-than" in bad.stderr
 
 
-def test_a_running_service_is_asked(run: Any, feed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_service_does_the_work(run: Any, feed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = ServiceProcess(Settings(store="pasto-data", port=0))
     thread = threading.Thread(target=running.serve)
     thread.start()
@@ -92,8 +92,8 @@ def test_a_running_service_is_asked(run: Any, feed: Path, monkeypatch: pytest.Mo
         assert (
             "deleted 1 events in 1 rounds" in run("store", "erase-unit", "feed", "user-7", "--url", running.url).stderr
         )
-        refused = run("store", "archive", "feed", "--archive", "elsewhere")
-        assert (refused.exit_code, "its own --archive" in refused.stderr) == (2, True)
+        rejected = run("store", "archive", "feed", "--archive", "elsewhere")
+        assert (rejected.exit_code, "its own --archive" in rejected.stderr) == (2, True)
         monkeypatch.setenv("PASTO_ARCHIVE", "elsewhere")
         assert "archived 0 events" in run("store", "archive", "feed").stderr
     finally:

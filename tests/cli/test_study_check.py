@@ -39,33 +39,33 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_fits_is_listed_and_nothing_is_created(run: Run, file: Path) -> None:
-    told = run("study", "check", file)
-    assert told.exit_code == 0, told.output
-    assert "the file is valid, and the study 'feed' can be created. Nothing was created." in told.stdout
-    assert "person VARCHAR, policy BIGINT, secs DOUBLE" in told.stdout
+    result = run("study", "check", file)
+    assert result.exit_code == 0, result.output
+    assert "the file is valid, and the study 'feed' can be created. Nothing was created." in result.stdout
+    assert "person VARCHAR, policy BIGINT, secs DOUBLE" in result.stdout
     assert not Path("pasto-data").exists()
-    found = json.loads(run("study", "check", file, "--json").stdout)
-    assert found["source"]["tables"]["seen"] == {"person": "VARCHAR", "policy": "BIGINT"}
+    document = json.loads(run("study", "check", file, "--json").stdout)
+    assert document["source"]["tables"]["seen"] == {"person": "VARCHAR", "policy": "BIGINT"}
 
 
 def test_what_does_not_fit_is_named_with_the_columns_there_are(run: Run, file: Path) -> None:
     file.write_text(FILE.replace("policy, fields", "polcy, fields"))
     for command in ("check", "create"):
-        told = run("study", command, file)
-        assert told.exit_code == 2
+        result = run("study", command, file)
+        assert result.exit_code == 2
         assert "source.events[0].version names the column 'polcy', which the table 'plays' does not have; it has " in (
-            told.stderr
+            result.stderr
         )
-        assert "did you mean 'policy'?" in told.stderr
+        assert "did you mean 'policy'?" in result.stderr
 
 
 def test_a_store_with_a_study_is_left_as_it_is_and_shows_a_failing_source(run: Run, file: Path) -> None:
     assert run("study", "create", file, "--start").exit_code == 0
-    told = run("study", "check", file)
-    assert told.exit_code == 0
-    assert "the file is valid, and a study 'feed' exists (learning). Nothing was created." in told.stdout
+    result = run("study", "check", file)
+    assert result.exit_code == 0
+    assert "the file is valid, and a study 'feed' exists (learning). Nothing was created." in result.stdout
     assert len(json.loads(run("study", "list", "--json").stdout)) == 1
     Path("lake/plays.csv").write_text("person,policy,seks\nann,1,3.5\n")
     assert run("round", "close", "feed").exit_code == 2
-    shown = " ".join(run("study", "show", "feed").stdout.split())
-    assert "in round 1: the source 'lake' could not be read: source.events[0].fields must give" in shown
+    printed = " ".join(run("study", "show", "feed").stdout.split())
+    assert "in round 1: the source 'lake' could not be read: source.events[0].fields must give" in printed

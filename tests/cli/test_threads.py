@@ -19,12 +19,12 @@ print(os.environ["OPENBLAS_NUM_THREADS"], "numpy" in sys.modules)
 """
 
 
-@pytest.mark.parametrize(("given", "found"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
-def test_a_service_has_one_thread_for_its_algebra(given: dict[str, str], found: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_a_service_has_one_thread_for_its_algebra(given: dict[str, str], threads: str, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a store")  # so that it ends at once
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", LOOK, str(blocked)], env=environment | given, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == [found, "True"]
+    assert completed.stdout.split() == [threads, "True"]

@@ -17,8 +17,10 @@ def truth() -> KnownMeans:
 
 
 def verdicts(truth: KnownMeans, shares: object, lifts: tuple[Lift, ...] = (), single: int | None = None) -> list[bool]:
-    found: tuple[Check, ...] = build_checks(truth, np.asarray(shares, dtype=float), single, lifts, limits(feed()))
-    return [check.held for check in found]
+    built_checks: tuple[Check, ...] = build_checks(
+        truth, np.asarray(shares, dtype=float), single, lifts, limits(feed())
+    )
+    return [check.held for check in built_checks]
 
 
 def measured(target: str, low: float, high: float) -> Lift:
@@ -46,12 +48,12 @@ def test_the_best_single_setting_does_not_beat_itself(truth: KnownMeans) -> None
     assert verdicts(truth, truth.single_shares(single)) == [False, True, True]
 
 
-def test_a_broken_guardrail_is_told(truth: KnownMeans) -> None:
+def test_a_broken_guardrail_fails_its_check(truth: KnownMeans) -> None:
     clips = feed().candidates.find({"like_weight": 0, "share_weight": 6})
     assert verdicts(truth, truth.single_shares(clips)) == [True, False, True]
 
 
-def test_an_interval_beside_the_truth_is_told(truth: KnownMeans) -> None:
+def test_an_interval_without_the_truth_fails_its_check(truth: KnownMeans) -> None:
     best = truth.best()
     assert best.best_single is not None
     lifts = (

@@ -29,13 +29,13 @@ def test_a_seed_fixes_the_run_wherever_it_plays(tmp_path: Path) -> None:
     assert here.users == there.users == 1_800
 
 
-def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_service_that_cannot_start_reports_its_log(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("not a directory")
     with pytest.raises(StoreError, match="ended with code 2"), run_service(tmp_path):
         pass
 
 
-def test_a_policy_that_never_comes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_policy_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pasto.demo.environment.TIMEOUT_SECONDS", 0.05)
     with InProcessEnvironment() as stage:
         stage.create(study_file(feed()), seed=1)

@@ -50,10 +50,10 @@ def test_every_seed_wins_with_the_shop(seed: int) -> None:
 
 
 def test_the_shop_swings_and_is_played_like_the_others() -> None:
-    seen: list[DemoUpdate] = []
-    result = played(shop(), DemoPlan(rounds=3, users=1_000, confirming=2_000, truth=1_000), 1, report=seen.append)
+    updates: list[DemoUpdate] = []
+    result = played(shop(), DemoPlan(rounds=3, users=1_000, confirming=2_000, truth=1_000), 1, report=updates.append)
     assert result.users == 5_000
-    assert seen[-1].served.keys() == {"saves", "revenue", "hides"}
+    assert updates[-1].served.keys() == {"saves", "revenue", "hides"}
     assert result.certificate is not None
     assert result.certificate["confidence"] == 0.999
     assert result.certificate["holds"].keys() == {"revenue", "hides"}
@@ -77,22 +77,22 @@ def test_a_seed_fixes_the_run() -> None:
     assert one.lifts != other.lifts
 
 
-def test_updates_tell_how_far_it_is() -> None:
-    seen: list[DemoUpdate] = []
-    result = played(ads(), TINY, 1, report=seen.append)
-    assert [(update.phase, update.round) for update in seen] == [
+def test_each_round_gives_an_update() -> None:
+    updates: list[DemoUpdate] = []
+    result = played(ads(), TINY, 1, report=updates.append)
+    assert [(update.phase, update.round) for update in updates] == [
         *(("learning", round) for round in (1, 2, 3)),
         ("confirming", 3),
     ]
-    assert [update.users for update in seen] == [300, 600, 900, 1_500]
-    assert seen[-1].events == result.events == 2 * 1_500
-    assert all(sum(update.shares.values()) == pytest.approx(1) for update in seen)
-    assert seen[0].served.keys() == {"revenue", "click_rate", "cold_start"}
-    assert seen[-1].blend is not None
-    assert seen[-1].ahead is not None
+    assert [update.users for update in updates] == [300, 600, 900, 1_500]
+    assert updates[-1].events == result.events == 2 * 1_500
+    assert all(sum(update.shares.values()) == pytest.approx(1) for update in updates)
+    assert updates[0].served.keys() == {"revenue", "click_rate", "cold_start"}
+    assert updates[-1].blend is not None
+    assert updates[-1].ahead is not None
 
 
-def test_users_without_a_policy_and_events_without_an_answer_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_without_a_policy_and_lost_events_raise_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     users = SimulatedUsers(feed(), seed=2)
     with InProcessEnvironment() as environment:
         environment.create(study_file(feed()), seed=2)

@@ -575,7 +575,7 @@ def test_an_unknown_engine_is_named() -> None:
     with pytest.raises(OptionError, match="no column"):
         measure(None, "sqlite", study=1, version=1, after=0, until=1, columns=[])
     back = count("like", lookback=60.0)
-    with pytest.raises(OptionError, match="'like' looks back, and nothing says where the past ends"):
+    with pytest.raises(OptionError, match="'like' looks back, and `before` is missing"):
         measure(None, "sqlite", study=1, version=1, after=0, until=1, columns=[back])
-    with pytest.raises(OptionError, match="the past ends at 5, behind the round's beginning at 4"):
+    with pytest.raises(OptionError, match=r"before\.until must be at most 4, the start of the round, got 5"):
         measure(None, "sqlite", study=1, version=1, after=4, until=9, columns=[back], before=CovariateWindow(0, 5, 0.0))

@@ -26,7 +26,7 @@ def test_two_thousand_random_programs_are_proved_optimal(proves: Any, random_pro
         proves(program, solution.probabilities, solution.duals, solution.feasible)
 
 
-def test_ordinary_programs_need_no_second_method(random_program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordinary_programs_need_only_the_active_set(random_program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(exact, "interior_point")
     rng = np.random.default_rng(9)
     for _ in range(300):
@@ -114,7 +114,7 @@ def test_degenerate_programs_are_proved_optimal(proves: Any, program: Program) -
 
 @settings(max_examples=100, deadline=None)
 @given(program=degenerate_programs(hard=False))
-def test_the_second_method_finds_the_same_where_the_climb_is_not_to_be_had(program: Program) -> None:
+def test_the_interior_point_agrees_with_the_active_set(program: Program) -> None:
     first = solve_linear(program)
     with pytest.MonkeyPatch.context() as patch:
         start = ActiveSet([0], np.ones(1), [], np.zeros(len(program.penalties)))
@@ -126,9 +126,7 @@ def test_the_second_method_finds_the_same_where_the_climb_is_not_to_be_had(progr
     )
 
 
-def test_the_second_method_finds_the_same_under_hard_guardrails(
-    random_program: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_interior_point_agrees_under_hard_guardrails(random_program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     programs = [random_program(rng, 20, 2, 1, tightness=0.0) for _ in range(50)]
     expected = [solve_linear(program) for program in programs]
@@ -140,7 +138,7 @@ def test_the_second_method_finds_the_same_under_hard_guardrails(
             assert solve_linear(program).probabilities == pytest.approx(solution.probabilities, abs=1e-9)
 
 
-def test_without_any_method_the_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsolved_program_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "solve_active_set", lambda *_, **__: ActiveSet([0], np.ones(1), [], np.zeros(1)))
     unproved = (np.array([[0.0, 1.0]]), np.zeros((1, 1)), np.zeros(1, dtype=bool))
     monkeypatch.setattr(exact, "interior_point", lambda *_: unproved)

@@ -106,7 +106,7 @@ def test_kinks_are_left_to_the_cuts_and_smooth_utilities_are_not(monkeypatch: py
     assert calls
 
 
-def test_running_out_of_cuts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_cuts_raise_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "MAX_CUTS", 1)
     with pytest.raises(SolverError, match="with 1 tangents"):
         solve({"a": [2.0, 0.5], "b": [0.5, 2.0]}, _over(KINDS["least"][0], "a", "b"))

@@ -27,7 +27,7 @@ LOG = pasto.utility(lambda y: np.log(y).sum(-1), lambda y: 1.0 / y, over={"x": (
 
 
 def independent(rng: np.random.Generator, width: int, spread: float, *, safe: bool = True) -> IndependentPosterior:
-    """A random belief; where safe, its first candidate holds the guardrails of HARD with room."""
+    """Return a random posterior; if safe, its first candidate holds the guardrails of HARD with a margin."""
     mean = rng.normal(size=(3, width))
     if safe:
         mean[1:, 0] = 0.1 + 2.5 * spread
@@ -57,7 +57,7 @@ def slack_and_spread(
     offsets: FloatArray | None = None,
     baseline: int | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Each guardrail's slack in the mean and its standard deviation, straight from the belief."""
+    """Each guardrail's slack in the mean and its standard deviation, straight from the posterior."""
     shares = np.zeros(len(form.at)) if offsets is None else offsets
     spreads = [posterior.spread(row, contrast(probabilities, shares[g], baseline)) for g, row in enumerate(form.rows)]
     return form.rows @ posterior.mean @ probabilities - form.at, np.array(spreads)
@@ -148,7 +148,7 @@ def test_two_and_three_candidates_agree_with_a_fine_grid(objective: Objective) -
         assert answer.value <= values[held].max() + (0.01 if width == 2 else 0.2)
 
 
-def test_the_expected_value_is_that_of_many_truths() -> None:
+def test_the_expected_value_is_the_average_of_many_draws() -> None:
     rng = np.random.default_rng(3)
     form, posterior = SOFT.form(), independent(rng, 4, 0.5)
     answer = solve_robust(form, posterior)
@@ -160,7 +160,7 @@ def test_the_expected_value_is_that_of_many_truths() -> None:
 
 
 @pytest.mark.parametrize("kind", [independent, joint])
-def test_certificates_are_what_drawn_truths_say(kind: Any) -> None:
+def test_certificates_agree_with_posterior_draws(kind: Any) -> None:
     rng = np.random.default_rng(4)
     form, posterior = MIXED.form(), kind(rng, 6, 0.4)
     offsets = np.array([1.0, 0.5])
@@ -204,7 +204,7 @@ def test_more_confidence_costs_goal_and_holds_more_surely(seed: int, objective: 
 
 @given(st.integers(0, 10_000), st.sampled_from([HARD, SOFT, MIXED]))
 @settings(max_examples=25, deadline=None)
-def test_a_wider_belief_is_worth_less(seed: int, objective: Objective) -> None:
+def test_a_wider_posterior_is_worth_less(seed: int, objective: Objective) -> None:
     rng = np.random.default_rng(seed)
     form, narrow = objective.form(), independent(rng, 8, 0.3)
     wide = IndependentPosterior(narrow.mean, 1.5**2 * narrow.covariances)
@@ -217,7 +217,7 @@ def test_a_wider_belief_is_worth_less(seed: int, objective: Objective) -> None:
 
 @pytest.mark.parametrize("objective", [HARD, SOFT, MIXED])
 @pytest.mark.parametrize("spread", [0.0, 1e-9])
-def test_a_belief_without_doubt_gives_the_exact_answer(objective: Objective, spread: float) -> None:
+def test_a_posterior_without_variance_gives_the_exact_answer(objective: Objective, spread: float) -> None:
     rng = np.random.default_rng(6)
     form = objective.form()
     for _ in range(15):
@@ -340,7 +340,7 @@ def test_caps_that_add_up_to_one_leave_no_choice() -> None:
 
 @dataclass(frozen=True)
 class Written:
-    """An independent belief whose factors are written as matrices."""
+    """An independent posterior whose factors are written as matrices."""
 
     inner: IndependentPosterior
 
@@ -420,7 +420,7 @@ def test_a_ratio_is_that_of_the_expectations() -> None:
 
 
 @pytest.mark.parametrize("objective", [LOG, LOG.keep("z", at_least=2.0), LOG.keep("z", at_least=2.5, penalty=5.0)])
-def test_a_utility_is_averaged_over_truths(objective: Objective) -> None:
+def test_a_utility_is_averaged_over_posterior_draws(objective: Objective) -> None:
     rng = np.random.default_rng(17)
     mean = rng.uniform(1.0, 3.0, size=(len(objective.metrics), 10))
     eye = np.eye(len(mean))

@@ -116,7 +116,7 @@ def test_a_price_is_what_relaxing_by_one_unit_buys(kind: str, lower: bool, penal
     assert price == pytest.approx(slope, rel=2e-3)
 
 
-def test_where_no_single_candidate_is_feasible_the_gain_is_told_otherwise() -> None:
+def test_where_no_single_candidate_is_feasible_the_gain_names_the_violations() -> None:
     objective = (
         maximize("watch").keep("likes", at_least=3).keep("shares", at_least=3).keep("ads", at_least=9, penalty=1)
     )
@@ -156,7 +156,7 @@ def test_one_candidate_is_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("truth", "objective", "how", "says"),
+    ("means", "objective", "options", "message"),
     [
         ({"x": [1]}, KEEP_Y, {}, "lacks 'y'.*it has 'x'"),
         ({}, KEEP_Y, {}, "lacks 'x', 'y'.*it has nothing"),
@@ -184,9 +184,9 @@ def test_one_candidate_is_the_answer() -> None:
         ),
     ],
 )
-def test_a_truth_that_does_not_fit_is_refused(truth: Any, objective: Objective, how: Any, says: str) -> None:
-    with pytest.raises(MeansError, match=says):
-        solve(truth, objective, **how)
+def test_means_that_do_not_fit_are_refused(means: Any, objective: Objective, options: Any, message: str) -> None:
+    with pytest.raises(MeansError, match=message):
+        solve(means, objective, **options)
 
 
 @pytest.mark.parametrize("baseline", ["c", 2, -1, True])
@@ -200,7 +200,7 @@ def test_a_percentage_needs_a_baseline() -> None:
         solve(TWO_ARMS, maximize("x").keep("y", at_least="-2%"))
 
 
-def test_a_toothless_penalty_is_told_with_one_that_would_bite() -> None:
+def test_a_weak_penalty_is_reported_with_a_larger_one() -> None:
     truth = {"watch": [30.0, 33.0], "like_rate": [0.03, 0.02]}
     with pytest.warns(
         PastoWarning, match=r"penalty=5 on 'like_rate' hardly bites.*0\.0045.*by 3; a penalty of 3\.33e\+03"
@@ -219,7 +219,7 @@ def test_a_toothless_penalty_on_a_ratio_is_measured_by_its_numerator() -> None:
     solve(truth, maximize("watch").keep(rate, at_least=0.02, penalty=0.8), baseline=0)
 
 
-def test_a_guardrail_that_cannot_fail_is_told_with_the_percentage_that_was_meant() -> None:
+def test_a_guardrail_that_cannot_fail_is_reported_with_a_percentage() -> None:
     truth = {"watch": [30.0, 33.0], "likes": [0.03, 0.02], "views": [1.0, 1.0]}
     with pytest.warns(PastoWarning, match=r"keep\('likes', at_least=-0\.02\) cannot fail: likes is never neg.*'-2%'"):
         solve(truth, maximize("watch").keep("likes", at_least=-0.02))

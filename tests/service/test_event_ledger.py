@@ -123,7 +123,7 @@ def test_every_event_behind_the_mark_is_in_the_late_ledger(learning: Service, tr
 def test_events_that_come_ages_later_are_late_too(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pasto.service.event_ledger.KEPT", 2)
+    monkeypatch.setattr("pasto.service.event_ledger.MAX_COUNTED_POLICIES", 2)
     first = traffic(learning, 30)
     versioned = [event for event in first if "version" in event]
     _send(learning, versioned[:20])
@@ -164,8 +164,8 @@ def test_books_read_in_many_parts_are_the_same_books(
     _send(learning, numbered[60:])
     whole = EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"])
     assert whole["late"]["events"] > 0
-    monkeypatch.setattr("pasto.service.event_ledger.SPAN", 7)
-    monkeypatch.setattr("pasto.service.event_ledger.AT_ONCE", 1)
+    monkeypatch.setattr("pasto.service.event_ledger.QUERY_EVENTS", 7)
+    monkeypatch.setattr("pasto.service.event_ledger.PAGE_CLOSES", 1)
     assert EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"]) == whole
 
 
@@ -178,12 +178,12 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     learning.close_round("feed", who="ann")
     names = (["a", "b", "c", "d"], ["watch", "likes"])
     EventLedger(store, number).summarize(*names)
-    assert store.read_cache(f"books/{number}") is None  # too little for a note
-    monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 1)
+    assert store.read_cache(f"event_counts/{number}") is None  # too little for a note
+    monkeypatch.setattr("pasto.service.event_ledger.SAVE_CLOSES", 1)
     EventLedger(store, number).keep_up()
     _send(learning, first[60:] + traffic(learning, 40))
     learning.close_round("feed", who="ann")
-    monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 99)
+    monkeypatch.setattr("pasto.service.event_ledger.SAVE_CLOSES", 99)
     asked: list[int] = []
     read = store.list_closes
 
@@ -194,7 +194,9 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     monkeypatch.setattr(store, "list_closes", closes)
     noted = EventLedger(store, number).summarize(*names)
     assert min(asked) == 1
-    store.write_cache(f"books/{number}", EventCounts(until=10**9).text())  # of a store that has lost events since
+    store.write_cache(
+        f"event_counts/{number}", EventCounts(until=10**9).text()
+    )  # of a store that has lost events since
     assert EventLedger(store, number).summarize(*names) == noted
     assert min(asked) == 0
     assert noted["late"]["events"] > 0

@@ -146,7 +146,7 @@ def test_many_rounds_are_told_without_holding_what_they_measured(
 ) -> None:
     for _ in range(5):
         learning.close_round("feed", who="ann")
-    monkeypatch.setattr("pasto.service.service.CLOSES", 2)
+    monkeypatch.setattr("pasto.service.service.PAGE_CLOSES", 2)
     asked: list[int] = []
     read = learning.store.list_closes
 

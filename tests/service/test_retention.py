@@ -92,7 +92,9 @@ def test_ids_count_once_after_archiving_and_the_books_stay(
     learning_number = learning.board.standing("feed").row.number
     assert keeping.archive("feed")["events"] == len(sent) + len(more)
     assert ingest(learning, [*sent, *more])["duplicates"] == len(sent) + len(more)
-    assert learning.store.read_cache(f"books/{learning_number}") is None, "nothing is noted that could be counted from"
+    assert learning.store.read_cache(f"event_counts/{learning_number}") is None, (
+        "nothing is noted that could be counted from"
+    )
     assert write_report(learning.report("feed"))["accounting"] == books
     assert write_report(lagging.report("feed"))["accounting"] == books, "a new start counts the same"
 

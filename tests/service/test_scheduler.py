@@ -267,14 +267,14 @@ def test_a_report_that_is_looked_at_is_made_anew_after_a_close_and_once_only(
 def test_books_are_kept_up_whether_anyone_looks_or_not(
     timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pasto.service.service.KEPT_UP", 2)
-    monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 1)
+    monkeypatch.setattr("pasto.service.service.REFRESH_ROUNDS", 2)
+    monkeypatch.setattr("pasto.service.event_ledger.SAVE_CLOSES", 1)
     number = timed.board.standing("feed").row.number
     kept = []
     for _ in range(3):
         clocks.pass_(HOUR)
         assert Scheduler(timed).tick() == 1
-        kept.append(timed.store.read_cache(f"books/{number}") is not None)
+        kept.append(timed.store.read_cache(f"event_counts/{number}") is not None)
     assert kept == [False, True, True]
     monkeypatch.setattr(ReportBuilder, "update_counts", lambda self, study: 1 // 0)
     clocks.pass_(HOUR)

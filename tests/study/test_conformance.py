@@ -57,9 +57,9 @@ def teach(study: pasto.Study, rounds: int, parallel: int = 5) -> None:
 @every_learner
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.lists(measurements, min_size=3, max_size=3), min_size=1, max_size=8), st.integers(0, 9))
-def test_the_policy_stays_on_the_simplex_and_above_its_floor(learner: Make, told: list[list[float]], seed: int) -> None:
+def test_the_policy_stays_on_the_simplex_and_above_its_floor(learner: Make, rows: list[list[float]], seed: int) -> None:
     study = build(learner, seed=seed)
-    for metrics in told:
+    for metrics in rows:
         study.tell(study.ask(), metrics)
         shares = np.array(study.policy.probabilities)
         assert np.isfinite(shares).all()
@@ -143,12 +143,12 @@ def test_the_order_of_tells_within_a_round_does_not_matter(learner: Make) -> Non
 
 
 @every_learner
-def test_a_whole_round_observed_equals_the_same_round_told(learner: Make) -> None:
-    told, seen = build(learner), build(learner)
-    assignments = told.ask(20)
-    told.tell(assignments, [TRUTH[:, a.candidate] for a in assignments], standard_errors=np.full((20, 3), 0.5))
+def test_an_observed_round_equals_the_same_round_of_ask_and_tell(learner: Make) -> None:
+    asking, observing = build(learner), build(learner)
+    assignments = asking.ask(20)
+    asking.tell(assignments, [TRUTH[:, a.candidate] for a in assignments], standard_errors=np.full((20, 3), 0.5))
     counts = np.bincount([a.candidate for a in assignments], minlength=4)
-    seen.observe(
+    observing.observe(
         [
             Observation(0, k, int(n), tuple(TRUTH[:, k].tolist()), tuple(map(tuple, (0.25 / n * np.eye(3)).tolist())))
             for k, n in enumerate(counts)
@@ -156,7 +156,7 @@ def test_a_whole_round_observed_equals_the_same_round_told(learner: Make) -> Non
         ]
         + [Observation(0, 0, 7, (100.0, 100.0, 100.0), control=True)]
     )
-    assert_allclose(seen.policy.probabilities, told.policy.probabilities, rtol=1e-6)
+    assert_allclose(observing.policy.probabilities, asking.policy.probabilities, rtol=1e-6)
 
 
 @every_learner

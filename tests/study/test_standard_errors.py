@@ -7,8 +7,8 @@ import numpy as np
 import pasto
 
 
-def test_a_metric_told_exactly_is_believed_and_never_certified_away() -> None:
-    """A guardrail metric of −100, told without noise in every third round, was once believed to be −1."""
+def test_a_metric_without_error_is_used_and_stays_certified() -> None:
+    """Measure a metric of −100 without noise in every third round; its estimate must not drift to −1."""
     candidates = pasto.grid("a + b + cold == 6", a=range(7), b=range(7), cold=range(7))
     a, b, cold = (np.array([float(row[name]) for row in candidates]) for name in ("a", "b", "cold"))
     truth = np.array([3 * a + b - 2 * (cold > 0), np.where(cold > 0, 50 * cold, -100.0)])

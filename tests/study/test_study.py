@@ -69,7 +69,7 @@ def test_draws_follow_the_policy(study: pasto.Study) -> None:
     assert (np.abs(observed - 20_000 * shares) < 4.5 * spread).all()
 
 
-def test_a_round_is_learned_when_its_last_assignment_is_told_or_dropped(study: pasto.Study) -> None:
+def test_a_round_is_learned_when_its_last_assignment_is_measured_or_dropped(study: pasto.Study) -> None:
     first, second, third = study.ask(3)
     study.tell(second, {"x": 1, "y": 2})
     assert study.rounds == 0
@@ -172,7 +172,7 @@ def paths(saved: Any) -> set[str]:
     return {f"{name}.{rest}".rstrip(".") for name, value in saved.items() for rest in paths(value)}
 
 
-def test_telling_twice_is_refused(study: pasto.Study) -> None:
+def test_a_second_measurement_is_refused(study: pasto.Study) -> None:
     first, second = study.ask(2)
     study.tell(first, [1.0, 1.0])
     with pytest.raises(AlreadyAnsweredError, match="measured before"):

@@ -19,7 +19,7 @@ def study(**options: object) -> pasto.Study:
     return pasto.Study(CANDIDATES, pasto.maximize("x"), seed=3, **options)  # type: ignore[arg-type]
 
 
-def test_a_guardrail_that_cannot_fail_is_told_in_the_first_round() -> None:
+def test_the_first_round_warns_of_a_guardrail_that_cannot_fail() -> None:
     study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x").keep("likes", at_least=-0.02), seed=1)
     with pytest.warns(
         PastoWarning, match=r"at_least=-0\.02\) cannot fail: likes is never negative in this round.*'-2%'"

@@ -18,7 +18,7 @@ import numpy as np
 
 from pasto.demo.scenario import ARMS, PLANS, DemoPlan, confirm_blend, limits, study_file
 from pasto.metrics import Moments
-from pasto.metrics.engines import ENGINES, MeasureRequest
+from pasto.metrics.engines import ENGINES, Engine, MeasureRequest
 from pasto.metrics.moments import build_moments
 from pasto.service.close_record import StoredCells
 from pasto.service.service import Service
@@ -64,7 +64,7 @@ def _read_cells(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]
     return () if row is None else StoredCells(json.loads(row[0])).moments()
 
 
-ENGINES[CellStore.dialect] = _read_cells
+ENGINES[CellStore.dialect] = Engine(CellStore.dialect, _read_cells)
 
 
 class SimulatedStudy:

@@ -1,4 +1,4 @@
-"""The paper's tables and figures, one file each, run from one command.
+"""Reproduction of the paper: its figures, tables and theorems, one file each.
 
 A new experiment is a new file and one line in `EXPERIMENTS`.
 """
@@ -22,7 +22,7 @@ from pasto_research.paper import (
     theorem2_regret,
 )
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
-from pasto_research.paper.output import saved, write, write_index
+from pasto_research.paper.output import outcome_document, write, write_index
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -52,10 +52,10 @@ def run(
     data: str | Path | None = None,
     cache: str | Path | None = None,
 ) -> Outcome:
-    """Run an experiment by its name, at its own size unless told otherwise.
+    """Run an experiment by its name, at its default size unless `runs` or `rounds` are given.
 
-    Experiments on real data need `data`, the directory with the data sets; what they train is kept in `cache`, where
-    one is given.
+    Experiments on real data need `data`, the directory with the data sets. Trained models are stored in `cache`, if it
+    is given.
 
     >>> outcome = run("toy-a", runs=20, rounds=100)
     >>> outcome.settings["runs"], outcome.claims[0].holds is None
@@ -85,4 +85,15 @@ def run(
     )
 
 
-__all__ = ["EXPERIMENTS", "Claim", "Experiment", "Outcome", "Size", "Table", "run", "saved", "write", "write_index"]
+__all__ = [
+    "EXPERIMENTS",
+    "Claim",
+    "Experiment",
+    "Outcome",
+    "Size",
+    "Table",
+    "outcome_document",
+    "run",
+    "write",
+    "write_index",
+]

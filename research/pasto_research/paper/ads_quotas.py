@@ -1,4 +1,4 @@
-"""Section 7's second application: quotas of ads retrieval, revenue raised while cold-start ads are not hurt."""
+"""Ads application of section 7: quotas of ads retrieval that raise revenue without losing cold-start ads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pasto.report import figures
 from pasto_research.paper.data.ipinyou import load
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
 from pasto_research.paper.quota_lifts import Quotas, learn
-from pasto_research.paper.quota_replay import COLD_SHARE, SHOWN, TOTAL, replayed
+from pasto_research.paper.quota_replay import COLD_SHARE, DISPLAYED_ADS, TOTAL, replayed
 from pasto_research.paper.quota_simulation import simulated
 
 if TYPE_CHECKING:
@@ -37,18 +37,19 @@ def run(size: Size) -> Outcome:
             "repeats": size.runs,
             "rounds": sets[0].learned.marks[-1],
             "seed": size.seed,
-            "iPinYou": f"{sets[0].crowd.users:,} requests, {TOTAL} ads retrieved and {SHOWN} shown; prices, clicks and "
+            "iPinYou": f"{sets[0].user_sample.users:,} requests, {TOTAL} ads retrieved and "
+            f"{DISPLAYED_ADS} displayed; prices, clicks and "
             f"predicted rates are real; campaigns play the modules; cold start is simulated: {COLD_SHARE:.0%} of the "
             "impressions, at random, are without own predictions",
-            "the demonstration's world": f"{sets[1].crowd.users:,} users; everything is simulated",
-            "baselines": " and ".join(one.shown.candidates.names[one.shown.baseline] for one in sets),
+            "the demonstration's world": f"{sets[1].user_sample.users:,} users; everything is simulated",
+            "baselines": " and ".join(one.outcomes.candidates.names[one.outcomes.baseline] for one in sets),
         },
         claims=tuple(claim for one in sets for claim in _claims(one)),
         tables=(*(_today(one) for one in sets), *(_lifts(one) for one in sets)),
         data={
             one.name: {
-                "names": one.shown.candidates.names,
-                "lifts": dict(zip(one.crowd.metrics, one.crowd.truth, strict=True)),
+                "names": one.outcomes.candidates.names,
+                "lifts": dict(zip(one.user_sample.metrics, one.user_sample.truth, strict=True)),
                 "probabilities": one.best.probabilities,
             }
             for one in sets
@@ -60,7 +61,7 @@ def run(size: Size) -> Outcome:
 def _claims(one: Quotas) -> tuple[Claim, ...]:
     mean, error = one.lift(one.blend)
     learned, spread = one.lift(one.answer)
-    goal, first = one.crowd.metrics[:2]
+    goal, first = one.user_sample.metrics[:2]
     claims = [
         Claim(
             what=f"{one.name}: a blend of quotas raises {goal} over the baseline and hurts no guardrail",
@@ -69,12 +70,12 @@ def _claims(one: Quotas) -> tuple[Claim, ...]:
             f"learned: {learned[0]:+.2f} ± {SURE * spread[0]:.2f} % with {first} {learned[1]:+.2f} ± "
             f"{SURE * spread[1]:.2f} %",
             holds=bool(learned[0] > SURE * spread[0] and _unhurt(one, learned, spread)),
-            note="the baseline was not optimised, so the size of the lift says little",
+            note="the baseline was not optimised, so the size of the lift carries little information",
         )
     ]
     if one.best.best_single is not None:
         gap, uncertain = one.lead(one.blend, one.only(one.best.best_single))
-        unseen = one.halves.kept
+        unseen = one.halves.other_gain
         claims.append(
             Claim(
                 what=f"{one.name}: the best blend of quotas has more {goal} than the best single one",
@@ -83,41 +84,41 @@ def _claims(one: Quotas) -> tuple[Claim, ...]:
                 f"on one half of the requests and measured on the other, {unseen.mean():+.2f} (deviation of a split "
                 f"{unseen.std():.2f}), guardrails missed there charged at their price",
                 holds=bool(unseen.mean() > unseen.std()),
-                note=f"the blend mixes {len(one.best.support)} of {len(one.shown.candidates)} quotas",
+                note=f"the blend mixes {len(one.best.support)} of {len(one.outcomes.candidates)} quotas",
             )
         )
     return tuple(claims)
 
 
 def _unhurt(one: Quotas, lift: FloatArray, error: FloatArray) -> bool:
-    """Whether no guardrail is missed by more than chance."""
-    places = {metric: one.crowd.metrics.index(metric) for metric in one.shown.kept}
-    return all(lift[place] > one.shown.kept[metric] - SURE * error[place] for metric, place in places.items())
+    """Return True if no guardrail is missed by more than chance."""
+    places = {metric: one.user_sample.metrics.index(metric) for metric in one.outcomes.guardrails}
+    return all(lift[place] > one.outcomes.guardrails[metric] - SURE * error[place] for metric, place in places.items())
 
 
 def _today(one: Quotas) -> Table:
     return Table(
         f"{one.name}: a request under the baseline",
-        one.shown.metrics,
+        one.outcomes.metrics,
         (tuple(round(float(mean), 5) for mean in one.means),),
     )
 
 
 def _lifts(one: Quotas) -> Table:
-    names = one.shown.candidates.names
+    names = one.outcomes.candidates.names
     rows: list[tuple[str, ...]] = []
     if one.best.best_single is not None:
         rows.append(("single best", *_cells(one, one.only(one.best.best_single)), names[one.best.best_single]))
     mixture = " + ".join(f"{one.best.probabilities[k]:.0%} {names[k]}" for k in one.best.support)
     rows.append(("probabilistic, exact", *_cells(one, one.blend), mixture))
-    told = f"mean of {len(one.learned.answers)} repeats, {one.learned.marks[-1]:,} rounds"
-    rows.append(("probabilistic, default learner", *_cells(one, one.answer), told))
-    blank = [""] * (len(one.crowd.metrics) - 2)
+    repeats = f"mean of {len(one.learned.answers)} repeats, {one.learned.marks[-1]:,} rounds"
+    rows.append(("probabilistic, default learner", *_cells(one, one.answer), repeats))
+    blank = [""] * (len(one.user_sample.metrics) - 2)
     rows.append(("the paper: probabilistic", "+1.7 %", "not significantly hurt", *blank, "A/B test"))
-    kept = ", ".join(f"{metric} at {least:g} %" for metric, least in one.shown.kept.items())
+    limits = ", ".join(f"{metric} at {least:g} %" for metric, least in one.outcomes.guardrails.items())
     return Table(
-        f"{one.name}: lift over the baseline, 95 % intervals (hard guardrails: {kept})",
-        ("solution", *one.crowd.metrics, "what it is"),
+        f"{one.name}: lift over the baseline, 95 % intervals (hard guardrails: {limits})",
+        ("solution", *one.user_sample.metrics, "what it is"),
         tuple(rows),
     )
 
@@ -136,14 +137,16 @@ def _figure(sets: tuple[Quotas, ...]) -> Figure:
 
 
 def _panel(axes: Axes, one: Quotas) -> None:
-    """The goal against the first guardrail; quotas that miss another guardrail are drawn hollow."""
-    goal, held = one.crowd.truth[:2]
-    first, *others = one.shown.kept
-    kept = np.all([one.crowd.truth[one.crowd.metrics.index(m)] >= one.shown.kept[m] for m in others], axis=0)
-    for chosen, face, name in ((kept, figures.REFERENCE, "one quota"), (~kept, "none", "loses clicks")):
+    """Draw the goal against the first guardrail; quotas that miss another guardrail are hollow."""
+    goal, held = one.user_sample.truth[:2]
+    first, *others = one.outcomes.guardrails
+    limits = np.all(
+        [one.user_sample.truth[one.user_sample.metrics.index(m)] >= one.outcomes.guardrails[m] for m in others], axis=0
+    )
+    for chosen, face, name in ((limits, figures.REFERENCE, "one quota"), (~limits, "none", "loses clicks")):
         axes.plot(held[chosen], goal[chosen], "o", color=figures.REFERENCE, mfc=face, markersize=4, label=name)
-    axes.axvline(one.shown.kept[first], color=figures.INK, linewidth=1.0, linestyle=(0, (4, 3)))
-    marks = [("baseline", one.only(one.shown.baseline), "X", figures.INK, 8)]
+    axes.axvline(one.outcomes.guardrails[first], color=figures.INK, linewidth=1.0, linestyle=(0, (4, 3)))
+    marks = [("baseline", one.only(one.outcomes.baseline), "X", figures.INK, 8)]
     if one.best.best_single is not None:
         marks.append(("best single", one.only(one.best.best_single), "s", figures.COLOURS[1], 7))
     marks.append(("best blend", one.blend, "*", figures.COLOURS[0], 17))
@@ -157,9 +160,9 @@ def _panel(axes: Axes, one: Quotas) -> None:
         axes.plot(*place, shape, color=colour, markersize=side, label=name, mec="white", mew=0.6, zorder=6)
     figures.label_axes(
         axes,
-        title=f"{one.name}: {len(one.shown.candidates)} ways to share out",
-        x=f"{first}, percent over the baseline (dashed: {one.shown.kept[first]:g} %)",
-        y=f"{one.crowd.metrics[0]}, percent over the baseline",
+        title=f"{one.name}: {len(one.outcomes.candidates)} ways to share out",
+        x=f"{first}, percent over the baseline (dashed: {one.outcomes.guardrails[first]:g} %)",
+        y=f"{one.user_sample.metrics[0]}, percent over the baseline",
     )
 
 

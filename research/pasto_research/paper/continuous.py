@@ -1,4 +1,4 @@
-"""The appendix: strategic parameters from a continuous space, against a grid of it, on real data.
+"""Appendix of the paper: strategic parameters from a continuous space, compared with a grid of it, on real data.
 
 α between two models of movies, looked up on a fine grid, and three weights of a short-video feed, computed where asked.
 """
@@ -68,8 +68,8 @@ class Terrain:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Climbed:
-    """f of the answers of one way to learn, and how many points the last ones have."""
+class ClimbResult:
+    """Result of one way to learn: f of its answers, and the number of points of the last ones."""
 
     way: str
     values: FloatArray
@@ -77,7 +77,7 @@ class Climbed:
     points: tuple[int, ...]
 
 
-def climb(terrain: Terrain, given: Space | Candidates, way: str, size: Size) -> Climbed:
+def climb(terrain: Terrain, given: Space | Candidates, way: str, size: Size) -> ClimbResult:
     """Learn from folds of users, ten points a round; new points are measured as they come up."""
     marks = [mark for mark in MARKS if mark <= size.rounds]
     values, points = np.empty((size.runs, len(marks))), []
@@ -86,9 +86,9 @@ def climb(terrain: Terrain, given: Space | Candidates, way: str, size: Size) -> 
         chance, pool = np.random.default_rng([size.seed, repeat]), Pool()
         for number in range(1, marks[-1] + 1):
             asked = study.ask(PARALLEL)
-            seen = terrain.values([dict(assignment.values) for assignment in asked])
-            folds = np.array_split(chance.permutation(seen.shape[2]), PARALLEL)
-            parts = [seen[:, place, users] for place, users in enumerate(folds)]
+            user_values = terrain.values([dict(assignment.values) for assignment in asked])
+            folds = np.array_split(chance.permutation(user_values.shape[2]), PARALLEL)
+            parts = [user_values[:, place, users] for place, users in enumerate(folds)]
             means = np.array([np.nanmean(part, axis=1) for part in parts])
             counts = np.array([np.isfinite(part).sum(axis=1) for part in parts])
             errors = np.array([np.nanstd(part, axis=1) for part in parts]) / np.sqrt(np.maximum(counts - 1, 1))
@@ -99,7 +99,7 @@ def climb(terrain: Terrain, given: Space | Candidates, way: str, size: Size) -> 
             if size.progress is not None:
                 size.progress(f"{terrain.name}: {way}", repeat * marks[-1] + number, size.runs * marks[-1])
         points.append(len(study.blend().support))
-    return Climbed(way, values, tuple(points))
+    return ClimbResult(way, values, tuple(points))
 
 
 def run(size: Size) -> Outcome:
@@ -151,11 +151,11 @@ def _feed(size: Size) -> Terrain:
     scores = predict(earlier, later, size.seed).scores
     kinds = {name: later.feedback[kind] for name, kind in zip(METRICS[:2], ("watch", "like"), strict=True)}
     lists = Lists.of(later.users, scores, kinds, LEAST, TOP)
-    today = lists.shown({"watch": 1.0, **TODAY}).mean(axis=1)
+    today = lists.top_values({"watch": 1.0, **TODAY}).mean(axis=1)
 
     def at(row: dict[str, Value]) -> NDArray[np.float32]:
-        shown = lists.shown({"watch": 1.0, **{name: float(value) for name, value in row.items()}})
-        return np.asarray(100.0 * (shown / today[:, None] - 1.0), dtype=np.float32)
+        values = lists.top_values({"watch": 1.0, **{name: float(value) for name, value in row.items()}})
+        return np.asarray(100.0 * (values / today[:, None] - 1.0), dtype=np.float32)
 
     space = Space(long_view=(0.0, 1.0), like=(0.0, 1.0), forward=(0.0, 1.0))
     return Terrain("KuaiRand-Pure, three weights", space, feed_objective(("like",)), at, space.grid(levels=5), {})
@@ -167,7 +167,7 @@ def _worth(terrain: Terrain, study: Study, blend: Blend) -> float:
     return float(terrain.objective.value(truth @ shares))
 
 
-def _claim(terrain: Terrain, best: Blend, ways: tuple[Climbed, ...]) -> Claim:
+def _claim(terrain: Terrain, best: Blend, ways: tuple[ClimbResult, ...]) -> Claim:
     ends = [(climbed.values[:, -1].mean(), standard_error(climbed.values)[-1]) for climbed in ways]
     gap, error = ends[0][0] - ends[1][0], float(np.hypot(ends[0][1], ends[1][1]))
     return Claim(
@@ -180,7 +180,7 @@ def _claim(terrain: Terrain, best: Blend, ways: tuple[Climbed, ...]) -> Claim:
     )
 
 
-def _table(terrain: Terrain, best: Blend, ways: tuple[Climbed, ...]) -> Table:
+def _table(terrain: Terrain, best: Blend, ways: tuple[ClimbResult, ...]) -> Table:
     marks = MARKS[: ways[0].values.shape[1]]
     rows: list[tuple[str, ...]] = []
     for climbed in ways:
@@ -194,7 +194,7 @@ def _table(terrain: Terrain, best: Blend, ways: tuple[Climbed, ...]) -> Table:
     return Table(f"{terrain.name}: f of the answer", ("given", *(f"{mark} rounds" for mark in marks)), tuple(rows))
 
 
-def _figure(found: Sequence[tuple[Terrain, Blend, tuple[Climbed, ...]]]) -> Figure:
+def _figure(found: Sequence[tuple[Terrain, Blend, tuple[ClimbResult, ...]]]) -> Figure:
     sheet, panels = figures.new_figure(columns=2, width=10.5, height=4.4)
     for axes, (terrain, best, ways) in zip(panels, found, strict=True):
         for climbed, colour in zip(ways, figures.COLOURS, strict=False):
@@ -208,7 +208,7 @@ def _figure(found: Sequence[tuple[Terrain, Blend, tuple[Climbed, ...]]]) -> Figu
         if best.best_single_value is not None:
             figures.draw_level(axes, best.best_single_value, "best single point of the grid", above=False)
         low, high = axes.get_ylim()
-        axes.set_ylim(low - 0.3 * (high - low), max(high, best.value) + 0.08 * (high - low))  # room for the legend
+        axes.set_ylim(low - 0.3 * (high - low), max(high, best.value) + 0.08 * (high - low))  # space for the legend
         figures.label_axes(axes, title=terrain.name, x="rounds (ten folds of users each)", y="f of the answer")
         figures.draw_legend(axes, "lower right")
     return sheet

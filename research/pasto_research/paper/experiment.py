@@ -1,8 +1,8 @@
-"""What an experiment of the paper is, and what running one gives.
+"""Experiments of the paper and their outcomes.
 
-An experiment is one file with a constant `EXPERIMENT` and a line in this room's `__init__`. Its `run` takes a `Size`
-and returns an `Outcome`: what the paper claims beside what was measured, tables, the numbers behind every curve, and
-figures as functions, so that nothing is drawn (and no drawing library loaded) until somebody asks.
+An experiment is one file with a constant `EXPERIMENT` and a line in the package's `__init__`. Its `run` takes a `Size`
+and returns an `Outcome`: the claims of the paper with the measured values, tables, the numbers of every curve, and
+figures. Figures are functions, so nothing is drawn, and no drawing library loaded, before they are written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One statement of the paper beside what was measured.
+    """Claim of the paper with the measured value.
 
     >>> Claim("Blending beats the best single candidate", paper="yes", measured="1.0125 against 0", holds=True).holds
     True
@@ -30,7 +30,7 @@ class Claim:
     paper: str
     measured: str
     holds: bool | None
-    """None where the paper gives nothing that could fail."""
+    """None if the paper gives nothing that could fail."""
     note: str = ""
 
 
@@ -49,7 +49,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What running an experiment gives; `pasto_research.paper.output` puts it on disk.
+    """Outcome of an experiment; `pasto_research.paper.output` writes it to disk.
 
     >>> Outcome("toy-a", "Figure 3", settings={"runs": 10}, claims=(), tables=(), data={}).name
     'toy-a'
@@ -68,7 +68,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large an experiment is to be run.
+    """Size of an experiment.
 
     >>> Size(runs=10, rounds=100).seed
     1
@@ -78,17 +78,17 @@ class Size:
     rounds: int
     seed: int = 1
     quick: bool = False
-    """Whether parts that runs and rounds do not govern are to be cut short as well."""
+    """True if parts that do not depend on runs and rounds are shortened as well."""
     progress: Progress | None = None
     data: Path | None = None
     """The directory with the data sets, for an experiment that needs any."""
     cache: Path | None = None
-    """Where trained models and other long computations are kept; None keeps nothing."""
+    """Directory that stores trained models and other long computations; None stores nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One table or figure of the paper, ready to run.
+    """Experiment for one table, figure or theorem of the paper.
 
     >>> from pasto_research.paper import EXPERIMENTS
     >>> EXPERIMENTS["toy-a"].runs
@@ -96,7 +96,7 @@ class Experiment:
     """
 
     name: str
-    """As typed after `pasto paper`."""
+    """Name on the command line."""
     summary: str
     """One line."""
     runs: int
@@ -105,11 +105,11 @@ class Experiment:
     quick_rounds: int
     run: Callable[[Size], Outcome]
     needs: str = ""
-    """The data that must be at hand, in a few words; none is needed where this is empty."""
+    """Data that the experiment needs, in a few words; empty if none."""
 
     @property
     def place(self) -> str:
-        """Where in the paper it stands: what its summary begins with.
+        """Place in the paper: the beginning of its summary.
 
         >>> from pasto_research.paper import EXPERIMENTS
         >>> EXPERIMENTS["toy-a"].place

@@ -131,12 +131,12 @@ def _two_arms_soft(blend: Blend) -> Claim:
 
 
 def _never_worse(drawn: Sequence[Drawn]) -> Claim:
-    kept = sum(one.gain >= -SURE for one in drawn)
+    count = sum(one.gain >= -SURE for one in drawn)
     return Claim(
         what="Observation 1: the best blend is never worse than the best single candidate",
         paper="always",
-        measured=f"{kept:,} of {len(drawn):,} random problems that have a solution",
-        holds=kept == len(drawn),
+        measured=f"{count:,} of {len(drawn):,} random problems that have a solution",
+        holds=count == len(drawn),
     )
 
 
@@ -154,12 +154,12 @@ def _often_better(drawn: Sequence[Drawn]) -> Claim:
 
 
 def _few_candidates(drawn: Sequence[Drawn]) -> Claim:
-    kept = sum(one.support <= 1 + one.guardrails for one in drawn)
+    count = sum(one.support <= 1 + one.guardrails for one in drawn)
     return Claim(
         what="The best blend needs at most one candidate more than there are guardrails",
         paper="not in the paper; docs/theory.md proves it",
-        measured=f"{kept:,} of {len(drawn):,}, at most {max((one.support for one in drawn), default=0)} candidates",
-        holds=kept == len(drawn),
+        measured=f"{count:,} of {len(drawn):,}, at most {max((one.support for one in drawn), default=0)} candidates",
+        holds=count == len(drawn),
     )
 
 
@@ -193,11 +193,11 @@ def _table(drawn: Sequence[Drawn], *, soft: bool) -> Table:
         "90 %",
         "support",
     )
-    kept = [place for place, name in enumerate(header) if not (soft and name == "only a blend")]
+    columns = [place for place, name in enumerate(header) if not (soft and name == "only a blend")]
     return Table(
         f"Random problems, {f'soft guardrails (λ = {PENALTY:g})' if soft else 'hard guardrails'}",
-        tuple(header[place] for place in kept),
-        tuple(tuple(row[place] for place in kept) for row in rows),
+        tuple(header[place] for place in columns),
+        tuple(tuple(row[place] for place in columns) for row in rows),
     )
 
 
@@ -210,8 +210,8 @@ def _plane(blend: Blend) -> Figure:
     axes.text(-0.42, -2.6, "guardrail broken", fontsize=9, color=figures.COLOURS[1])
     ends = np.array([first, second])
     axes.plot(ends[:, 0], ends[:, 1], color=figures.COLOURS[0], linewidth=1.8, zorder=2)
-    kept = np.array([middle, second])
-    axes.plot(kept[:, 0], kept[:, 1], color=figures.COLOURS[0], linewidth=4.5, solid_capstyle="butt", zorder=2)
+    segment = np.array([middle, second])
+    axes.plot(segment[:, 0], segment[:, 1], color=figures.COLOURS[0], linewidth=4.5, solid_capstyle="butt", zorder=2)
     axes.plot(*first, "o", color=figures.COLOURS[1], markersize=9, zorder=3)
     axes.plot(*second, "o", color=figures.COLOURS[0], markersize=9, zorder=3)
     axes.plot(*middle, "*", color=figures.COLOURS[2], markersize=19, zorder=4)

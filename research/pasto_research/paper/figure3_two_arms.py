@@ -28,13 +28,13 @@ REFERENCE = {1_000: 0.909, 3_000: 0.967, 10_000: 0.997}
 """Mean f(μ p̄_T) of Algorithm 1 over 20,000 runs of an earlier, separate implementation, to three places."""
 REFERENCE_RUNS = 20_000
 ROUNDING = 0.0005 / sqrt(3.0)
-"""The deviation of a number told to three places."""
+"""Standard deviation of the rounding error of a number with three places."""
 
 
 def run(size: Size) -> Outcome:
     """Run the three learners on example A and compare their means and quartiles round by round."""
     world = example_a()
-    marks = checkpoint_rounds(size.rounds, *REFERENCE)
+    checkpoints = checkpoint_rounds(size.rounds, *REFERENCE)
     traces = {
         name: monte_carlo(
             learner,
@@ -42,13 +42,13 @@ def run(size: Size) -> Outcome:
             runs=size.runs,
             rounds=size.rounds,
             seed=size.seed,
-            checkpoints=marks,
+            checkpoints=checkpoints,
             progress=size.progress,
             label=f"toy-a: {name}",
         )
         for name, learner in LEARNERS.items()
     }
-    told = tuple(mark for mark in (30, 100, 300, *REFERENCE) if mark <= size.rounds) or (size.rounds,)
+    table_rounds = tuple(mark for mark in (30, 100, 300, *REFERENCE) if mark <= size.rounds) or (size.rounds,)
     ours = traces[OURS]
     return Outcome(
         name="toy-a",
@@ -66,10 +66,10 @@ def run(size: Size) -> Outcome:
         claims=(
             _converges(ours),
             *(_agrees(ours, mark) for mark in REFERENCE if mark <= size.rounds),
-            _faster(traces, PLAIN, told),
-            _faster(traces, TUNED, told),
+            _faster(traces, PLAIN, table_rounds),
+            _faster(traces, TUNED, table_rounds),
         ),
-        tables=(_table(traces, told),),
+        tables=(_table(traces, table_rounds),),
         data={
             "rounds": ours.checkpoints,
             "optimum": ours.optimum[0],
@@ -112,14 +112,18 @@ def _agrees(trace: LearningTrace, mark: int) -> Claim:
     )
 
 
-def _faster(traces: dict[str, LearningTrace], rival: str, told: tuple[int, ...]) -> Claim:
-    """Where Algorithm 1 leads, trails, or is within two standard errors of the difference."""
+def _faster(traces: dict[str, LearningTrace], rival: str, table_rounds: tuple[int, ...]) -> Claim:
+    """Compare Algorithm 1 with a rival at each checkpoint, within two standard errors of the difference."""
     found: dict[str, list[int]] = {"ahead": [], "level": [], "behind": []}
-    for mark in told:
+    for mark in table_rounds:
         difference = traces[OURS].at(mark) - traces[rival].at(mark)
         lead, error = float(difference.mean()), _error(difference)
         found["ahead" if lead > 2 * error else "behind" if lead < -2 * error else "level"].append(mark)
-    places = [f"{word} at {', '.join(f'{mark:,}' for mark in marks)}" for word, marks in found.items() if marks]
+    places = [
+        f"{word} at {', '.join(f'{mark:,}' for mark in checkpoints)}"
+        for word, checkpoints in found.items()
+        if checkpoints
+    ]
     return Claim(
         what=f"Algorithm 1 converges faster than {rival}",
         paper="yes",
@@ -133,12 +137,12 @@ def _error(values: FloatArray) -> float:
     return float(values.std(ddof=1) / sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-def _table(traces: dict[str, LearningTrace], told: tuple[int, ...]) -> Table:
+def _table(traces: dict[str, LearningTrace], table_rounds: tuple[int, ...]) -> Table:
     rows = tuple(
-        (name, *(f"{trace.at(mark).mean():.3f} ± {_error(trace.at(mark)):.3f}" for mark in told))
+        (name, *(f"{trace.at(mark).mean():.3f} ± {_error(trace.at(mark)):.3f}" for mark in table_rounds))
         for name, trace in traces.items()
     )
-    return Table("Mean f(μ p̄) ± standard error", ("learner", *(f"{mark:,} rounds" for mark in told)), rows)
+    return Table("Mean f(μ p̄) ± standard error", ("learner", *(f"{mark:,} rounds" for mark in table_rounds)), rows)
 
 
 def _figure(traces: dict[str, LearningTrace]) -> Figure:

@@ -1,4 +1,4 @@
-"""The figures of synthetic B: the gain, the runs' own gains, and why it turns."""
+"""Figure 4: plots of the gain, of the runs' own gains, and of the reason for its turn."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ ROUNDS = f"rounds ({PARALLEL} draws each)"
 
 def gain_figure(levels: list[Level]) -> Figure:
     """r against rounds: all of them, and close to the goal."""
-    sheet, (whole, near) = figures.new_figure(columns=2, width=10.0)
+    sheet, (all_rounds, near) = figures.new_figure(columns=2, width=10.0)
     main, long = levels[0].main, levels[0].long
     for place, (level, colour) in enumerate(zip(levels, figures.COLOURS, strict=False)):
-        for axes in (whole, near):
+        for axes in (all_rounds, near):
             figures.draw_curve(axes, main.checkpoints, level.main_gains.ratio, name=level.name, colour=colour)
-        _bars(whole, level.main, level.main_gains.ratio, level.main_gains.error, place, colour)
+        _bars(all_rounds, level.main, level.main_gains.ratio, level.main_gains.error, place, colour)
         figures.draw_curve(near, long.checkpoints, level.long_gains.ratio, name="", colour=colour, dashes="--")
         _bars(near, long, level.long_gains.ratio, level.long_gains.error, place, colour, after=main.rounds)
-    for axes in (whole, near):
+    for axes in (all_rounds, near):
         figures.draw_level(axes, 0.0, "best single candidate", above=False, right=False)
         figures.draw_level(axes, 1.0, "best blend", right=False)
-    figures.rounds_axis(whole, 0.9, main.rounds * 1.1)
+    figures.rounds_axis(all_rounds, 0.9, main.rounds * 1.1)
     figures.rounds_axis(near, max(0.9, main.rounds / 3), long.rounds * 1.1)
-    whole.set_ylim(top=6.0)
+    all_rounds.set_ylim(top=6.0)
     near.set_ylim(-4.0, 1.5)
     figures.label_axes(
-        whole, title=f"All rounds, {main.runs:,} runs", x=ROUNDS, y="relative gain r (ratio of means ± its error)"
+        all_rounds, title=f"All rounds, {main.runs:,} runs", x=ROUNDS, y="relative gain r (ratio of means ± its error)"
     )
     figures.label_axes(
         near, title=f"Close to the goal; dashed: {long.runs:,} runs that go on", x=ROUNDS, y="relative gain r"
     )
-    figures.draw_legend(whole, "lower right", "noise")
+    figures.draw_legend(all_rounds, "lower right", "noise")
     return sheet
 
 
 def runs_figure(levels: list[Level]) -> Figure:
-    """The mean and deviation of the runs' own r, as the paper shows it."""
+    """Draw the mean and deviation of the runs' own r, as in the paper."""
     sheet, (axes,) = figures.new_figure()
     for place, (level, colour) in enumerate(zip(levels, figures.COLOURS, strict=False)):
         gains = level.main_gains
@@ -53,10 +53,10 @@ def runs_figure(levels: list[Level]) -> Figure:
         _bars(axes, level.main, gains.mean, gains.deviation, place, colour)
     figures.draw_level(axes, 0.0, "best single candidate", right=False)
     figures.rounds_axis(axes, 0.9, levels[0].main.rounds * 1.1)
-    kept = levels[0].main_gains.runs_with_gap
+    runs_with_gap = levels[0].main_gains.runs_with_gap
     figures.label_axes(
         axes,
-        title=f"Each run's own r: mean ± deviation over {kept:,} runs with a gap of at least {GAP:g}",
+        title=f"Each run's own r: mean ± deviation over {runs_with_gap:,} runs with a gap of at least {GAP:g}",
         x=ROUNDS,
         y="relative gain r (mean of ratios)",
     )
@@ -70,12 +70,12 @@ def _bars(
     """Error bars at a few round numbers of rounds, the levels side by side."""
     leading = "1246" if after else "13"
     few = np.array([str(mark)[0] in leading and not str(mark)[1:].strip("0") for mark in trace.checkpoints])
-    shown = few & (trace.checkpoints > after)
-    figures.draw_bars(axes, trace.checkpoints[shown] * 1.05 ** (place - 1), y[shown], error[shown], colour=colour)
+    visible = few & (trace.checkpoints > after)
+    figures.draw_bars(axes, trace.checkpoints[visible] * 1.05 ** (place - 1), y[visible], error[visible], colour=colour)
 
 
 def noise_figure(levels: list[Level], held: LearningTrace) -> Figure:
-    """The smallest probability and the error of V̂ against rounds."""
+    """Draw the smallest probability and the error of V̂ against rounds."""
     sheet, (left, right) = figures.new_figure(columns=2, width=10.0)
     lines = [(level.name, level.long, colour, "-") for level, colour in zip(levels, figures.COLOURS, strict=False)]
     lines.append((f"{levels[-1].name}, floor held at {HELD:g}", held, lines[-1][2], ":"))

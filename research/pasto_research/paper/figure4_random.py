@@ -24,10 +24,10 @@ from pasto_research.paper.figure4_runs import (
     served_gain,
 )
 
-TOLD = (30, 100, 300, 1_000, 10_000, 100_000)
+TABLE_ROUNDS = (30, 100, 300, 1_000, 10_000, 100_000)
 REFERENCE = {
-    0.1: dict(zip(TOLD, (-43.0, -37.0, -26.0, -15.0, -3.0, 0.48), strict=True)),
-    1.0: dict(zip(TOLD, (-43.0, -37.0, -27.0, -16.0, -3.0, -1.3), strict=True)),
+    0.1: dict(zip(TABLE_ROUNDS, (-43.0, -37.0, -26.0, -15.0, -3.0, 0.48), strict=True)),
+    1.0: dict(zip(TABLE_ROUNDS, (-43.0, -37.0, -27.0, -16.0, -3.0, -1.3), strict=True)),
 }
 """The signed ratio of means after so many rounds, from a separate implementation."""
 REFERENCE_RUNS = 40
@@ -39,7 +39,7 @@ def run(size: Size) -> Outcome:
     levels = [play_level(sigma, size) for sigma in SIGMAS]
     noisy = levels[-1]
     held = play_held(noisy, size)
-    told = tuple(mark for mark in TOLD if mark <= noisy.long.rounds) or (noisy.long.rounds,)
+    table_rounds = tuple(mark for mark in TABLE_ROUNDS if mark <= noisy.long.rounds) or (noisy.long.rounds,)
     return Outcome(
         name="synthetic-b",
         title="Figure 4: relative gain of Algorithm 1 on random problems",
@@ -61,11 +61,15 @@ def run(size: Size) -> Outcome:
             *(_turns(level) for level in levels),
             _control(noisy, held),
             _noise(levels),
-            *(_agrees(level, told) for level in levels if level.sigma in REFERENCE),
+            *(_agrees(level, table_rounds) for level in levels if level.sigma in REFERENCE),
             _absolute(levels[0]),
             _gaps(levels[0]),
         ),
-        tables=(_ratio_table(levels, told), _own_table(levels, told), _evidence_table(levels, held, told)),
+        tables=(
+            _ratio_table(levels, table_rounds),
+            _own_table(levels, table_rounds),
+            _evidence_table(levels, held, table_rounds),
+        ),
         data={
             **{
                 f"sigma {level.sigma:g}": {
@@ -101,12 +105,12 @@ def _gains(level: Level) -> Claim:
 
 
 def _if_long(level: Level, verdict: bool) -> bool | None:
-    """A verdict that only runs as long as the longest told can give."""
-    return verdict if level.long.rounds >= max(TOLD) else None
+    """Return the verdict if the runs reach the last round of the table, otherwise None."""
+    return verdict if level.long.rounds >= max(TABLE_ROUNDS) else None
 
 
 def _turns(level: Level) -> Claim:
-    """Whether the served policy is worse at the end of the long part than it once was."""
+    """Claim that the served policy is worse at the end of the long runs than it was before."""
     best = int(np.argmax(level.served.ratio))
     gaps = level.long.optimum - level.long.single
     lost = (level.long.served[:, best] - level.long.served[:, -1]) / (gaps.mean() or np.nan)
@@ -154,9 +158,9 @@ def _noise(levels: list[Level]) -> Claim:
     )
 
 
-def _agrees(level: Level, told: tuple[int, ...]) -> Claim:
-    """The same numbers from a separate implementation, within three standard errors of the difference."""
-    reference = {mark: value for mark, value in REFERENCE[level.sigma].items() if mark in told}
+def _agrees(level: Level, table_rounds: tuple[int, ...]) -> Claim:
+    """Compare with the numbers of a separate implementation, within three standard errors of the difference."""
+    reference = {mark: value for mark, value in REFERENCE[level.sigma].items() if mark in table_rounds}
     measured, apart = [], []
     for mark, expected in reference.items():
         gains, trace, place = level.at(mark)
@@ -196,7 +200,7 @@ def _gaps(level: Level) -> Claim:
         measured=f"{(gaps < 1e-9).mean():.1%} of draws have no gap at all, {(gaps < GAP).mean():.1%} one below "
         f"{GAP:g}; the mean gap is {gaps.mean():.3f}",
         holds=None,
-        note="so r is told as a ratio of means over all runs, and as a mean of ratios over the other runs only",
+        note="so r is given as a ratio of means over all runs, and as a mean of ratios over the other runs only",
     )
 
 
@@ -204,35 +208,35 @@ def _plus(value: float, error: float) -> str:
     return f"{value:.2f} ± {error:.2f}"
 
 
-def _ratio_table(levels: list[Level], told: tuple[int, ...]) -> Table:
+def _ratio_table(levels: list[Level], table_rounds: tuple[int, ...]) -> Table:
     rows = []
     for level in levels:
-        found = [level.at(mark) for mark in told]
+        found = [level.at(mark) for mark in table_rounds]
         rows.append((f"{level.sigma:g}", *(_plus(gains.ratio[at], gains.error[at]) for gains, _, at in found)))
-    return Table("r as ratio of means ± bootstrap error", _header(levels, told), tuple(rows))
+    return Table("r as ratio of means ± bootstrap error", _header(levels, table_rounds), tuple(rows))
 
 
-def _own_table(levels: list[Level], told: tuple[int, ...]) -> Table:
+def _own_table(levels: list[Level], table_rounds: tuple[int, ...]) -> Table:
     rows = []
     for level in levels:
-        found = [level.at(mark) for mark in told]
+        found = [level.at(mark) for mark in table_rounds]
         rows.append((f"{level.sigma:g}", *(_plus(gains.mean[at], gains.deviation[at]) for gains, _, at in found)))
     return Table(
-        f"Runs' own r, mean ± deviation, where the gap is at least {GAP:g}", _header(levels, told), tuple(rows)
+        f"Runs' own r, mean ± deviation, where the gap is at least {GAP:g}", _header(levels, table_rounds), tuple(rows)
     )
 
 
-def _header(levels: list[Level], told: tuple[int, ...]) -> tuple[str, ...]:
-    runs = {mark: levels[0].at(mark)[1].runs for mark in told}
-    return ("σ", *(f"{mark:,} rounds ({runs[mark]:,} runs)" for mark in told))
+def _header(levels: list[Level], table_rounds: tuple[int, ...]) -> tuple[str, ...]:
+    runs = {mark: levels[0].at(mark)[1].runs for mark in table_rounds}
+    return ("σ", *(f"{mark:,} rounds ({runs[mark]:,} runs)" for mark in table_rounds))
 
 
-def _evidence_table(levels: list[Level], held: LearningTrace, told: tuple[int, ...]) -> Table:
+def _evidence_table(levels: list[Level], held: LearningTrace, table_rounds: tuple[int, ...]) -> Table:
     rows: list[tuple[str, ...]] = []
     traces = {level.name: level.long for level in levels}
     for name, trace in (traces | {f"{levels[-1].name}, floor held at ε = {HELD:g}": held}).items():
         answer, served = relative_gain(trace, gap=GAP), served_gain(trace)
-        for mark in told:
+        for mark in table_rounds:
             place = int(np.flatnonzero(trace.checkpoints == mark)[0])
             rows.append(
                 (

@@ -1,4 +1,4 @@
-"""The runs behind Figure 4: Algorithm 1 on random worlds, for long, at several noise levels."""
+"""Figure 4: long runs of Algorithm 1 on random worlds, at several noise levels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIGMAS = (0.1, 0.5, 1.0)
 PARALLEL = 10
 CANDIDATES = 100
 LONGER, FEWER = 10, 20
-"""Beside the main part, a twentieth of the runs goes on for ten times the rounds."""
+"""A twentieth of the runs continues for ten times the rounds."""
 GAP = 0.02
 """Runs whose best blend gains less than this over their best single candidate have no ratio worth averaging."""
 HELD = 0.03
@@ -42,7 +42,7 @@ class Level:
         return f"σ = {self.sigma:g}"
 
     def at(self, mark: int) -> tuple[RelativeGains, LearningTrace, int]:
-        """The gains that cover a round, with the trace they belong to and the round's place in it."""
+        """Return the gains that contain a round, their trace, and the round's index in it."""
         short = mark <= self.main.rounds
         gains, trace = (self.main_gains, self.main) if short else (self.long_gains, self.long)
         return gains, trace, int(np.flatnonzero(trace.checkpoints == mark)[0])
@@ -57,14 +57,14 @@ def play_level(sigma: float, size: Size) -> Level:
 
 
 def play_held(level: Level, size: Size) -> LearningTrace:
-    """A level's long runs again, with the same random numbers and a floor that does not shrink."""
+    """Repeat the long runs of a level with the same random numbers and a constant floor."""
     learner = Algorithm1(floor=constant(HELD))
     runs, rounds = level.long.runs, level.long.rounds
     return _play(learner, level.sigma, runs, rounds, size, f"synthetic-b: {level.name}, floor held")
 
 
 def served_gain(trace: LearningTrace) -> RelativeGains:
-    """The gains of the policy served in each round, where the answer is the mean of all of them."""
+    """Return the gains of the policy served in each round; the answer is the mean of all of them."""
     return relative_gain(replace(trace, answer=trace.served), gap=GAP)
 
 
@@ -84,10 +84,10 @@ def _play(learner: Algorithm1, sigma: float, runs: int, rounds: int, size: Size,
 
 
 def _smallest(moment: RunRound) -> FloatArray:
-    """The least likely candidate's probability."""
+    """Return the smallest probability of a candidate."""
     return np.asarray(moment.served.min(axis=1))
 
 
 def _error(moment: RunRound) -> FloatArray:
-    """The root mean square of V̂ − μ over metrics and candidates."""
+    """Return the root mean square of V̂ − μ over metrics and candidates."""
     return np.asarray(np.sqrt(np.square(moment.estimate - moment.running).mean(axis=(1, 2))))

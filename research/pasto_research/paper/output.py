@@ -1,4 +1,4 @@
-"""An outcome on disk: figures as PNG and SVG, claims and tables as Markdown, and everything as JSON."""
+"""Output of experiments: figures as PNG and SVG, claims and tables as Markdown, and everything as JSON."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from pasto.report.figures import save_figure
 from pasto_research.paper.experiment import Experiment, Outcome
 
 
-def saved(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as a plain JSON value: settings, claims, tables, curves, figures' names; NaN becomes null.
+def outcome_document(outcome: Outcome) -> dict[str, Any]:
+    """Return the outcome as a plain JSON value; NaN becomes null.
 
     >>> from pasto_research.paper.experiment import Outcome
-    >>> saved(Outcome("toy-a", "Figure 3", settings={}, claims=(), tables=(), data={"mean": [float("nan")]}))["data"]
+    >>> outcome = Outcome("toy-a", "Figure 3", settings={}, claims=(), tables=(), data={"mean": [float("nan")]})
+    >>> outcome_document(outcome)["data"]
     {'mean': [None]}
     """
     value: dict[str, Any] = _plain(
@@ -36,29 +37,29 @@ def saved(outcome: Outcome) -> dict[str, Any]:
 
 
 def write(outcome: Outcome, directory: str | Path) -> list[Path]:
-    """Write NAME.json, NAME.md and each figure as PNG and SVG into a directory, and say which files.
+    """Write NAME.json, NAME.md and each figure as PNG and SVG into a directory, and return the files.
 
     >>> import tempfile
     >>> from pasto_research.paper.experiment import Outcome
     >>> outcome = Outcome("toy-a", "Figure 3", settings={}, claims=(), tables=(), data={})
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     [path.name for path in write(outcome, place)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.name for path in write(outcome, folder)]
     ['toy-a.json', 'toy-a.md']
     """
-    place = Path(directory)
-    place.mkdir(parents=True, exist_ok=True)
-    record = place / f"{outcome.name}.json"
-    record.write_text(json.dumps(saved(outcome), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    page = place / f"{outcome.name}.md"
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    record = folder / f"{outcome.name}.json"
+    record.write_text(json.dumps(outcome_document(outcome), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    page = folder / f"{outcome.name}.md"
     page.write_text(markdown(outcome), encoding="utf-8")
     written = [record, page]
     for name, draw in outcome.figures.items():
-        written += save_figure(draw(), place / name)
+        written += save_figure(draw(), folder / name)
     return written
 
 
 def markdown(outcome: Outcome) -> str:
-    """Settings, claims and tables as a page.
+    """Return settings, claims and tables as a Markdown page.
 
     >>> from pasto_research.paper.experiment import Outcome, Table
     >>> table = Table("f", ("rounds", "f"), ((10, 0.5), (20, None)))
@@ -78,32 +79,35 @@ def markdown(outcome: Outcome) -> str:
     parts = [f"# {outcome.title}", "; ".join(f"{name}: {value}" for name, value in outcome.settings.items())]
     if outcome.claims:
         words = {True: "holds", False: "does not hold", None: "measured only"}
-        told = [(each.what, each.paper, each.measured, words[each.holds], each.note) for each in outcome.claims]
-        parts += ["## Claimed and measured", rows(("what", "the paper", "measured", "verdict", "note"), told)]
+        claim_rows = [(each.what, each.paper, each.measured, words[each.holds], each.note) for each in outcome.claims]
+        parts += [
+            "## Claimed and measured",
+            markdown_table(("what", "the paper", "measured", "verdict", "note"), claim_rows),
+        ]
     for table in outcome.tables:
-        parts += [f"## {table.title}", rows(table.header, table.rows)]
+        parts += [f"## {table.title}", markdown_table(table.header, table.rows)]
     return "\n\n".join(parts) + "\n"
 
 
-def rows(header: Sequence[str], cells: Sequence[Sequence[str | float | int | None]]) -> str:
-    """A table in Markdown.
+def markdown_table(header: Sequence[str], cells: Sequence[Sequence[str | float | int | None]]) -> str:
+    """Return a table in Markdown.
 
-    >>> print(rows(("rounds", "f"), [(1_000, 0.5)]))
+    >>> print(markdown_table(("rounds", "f"), [(1_000, 0.5)]))
     | rounds | f |
     |---|---|
     | 1,000 | 0.5 |
     """
     lines = [header, ["---"] * len(header), *cells]
-    told = ["|".join(f" {_cell(cell)} " if row is not lines[1] else str(cell) for cell in row) for row in lines]
-    return "\n".join(f"|{line}|" for line in told)
+    texts = ["|".join(f" {_cell(cell)} " if row is not lines[1] else str(cell) for cell in row) for row in lines]
+    return "\n".join(f"|{line}|" for line in texts)
 
 
 def _cell(cell: str | float | int | None) -> str:
     match _plain(cell):
         case None:
             return ""
-        case int() as whole:
-            return f"{whole:,}"
+        case int() as integer:
+            return f"{integer:,}"
         case float() as real:
             return f"{real:.5g}"
     return str(cell).replace("|", "\\|")
@@ -130,57 +134,57 @@ VERDICTS = {True: "holds", False: "does not hold", None: "measured only"}
 
 
 def write_index(directory: str | Path, experiments: Iterable[Experiment]) -> Path:
-    """Write index.md from the numbers that are in the directory, whenever they were written, and say where it is.
+    """Write index.md from the numbers in the directory, and return its path.
 
     >>> import tempfile
     >>> from pasto_research.paper import EXPERIMENTS
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     page = write_index(place, [EXPERIMENTS["toy-a"]]).read_text()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write_index(folder, [EXPERIMENTS["toy-a"]]).read_text()
     >>> print(page.splitlines()[-1])
     | Figure 3 | `pasto paper toy-a` | not run |  |  |
     """
-    place = Path(directory)
-    found = [(experiment, _numbers(place, experiment)) for experiment in experiments]
-    overview = rows(
+    folder = Path(directory)
+    documents = [(experiment, _numbers(folder, experiment)) for experiment in experiments]
+    overview = markdown_table(
         ("in the paper", "command", "claims that hold", "tables and numbers", "figures"),
-        [_row(experiment, told) for experiment, told in found],
+        [_row(experiment, document) for experiment, document in documents],
     )
     parts = ["# The paper's claims and what was measured", overview]
-    for experiment, told in found:
-        if told is not None:
-            parts += _section(experiment, told)
-    page = place / "index.md"
+    for experiment, document in documents:
+        if document is not None:
+            parts += _section(experiment, document)
+    page = folder / "index.md"
     page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return page
 
 
 def anchor(title: str) -> str:
-    """The name under which a page's heading can be linked to.
+    """Return the anchor of a page's heading.
 
     >>> anchor("Table 2: MovieLens-1M (λ = 5)")
     'table-2-movielens-1m-λ--5'
     """
-    kept = "".join(letter for letter in title.lower() if letter.isalnum() or letter in " -_")
-    return kept.replace(" ", "-")
+    letters = "".join(letter for letter in title.lower() if letter.isalnum() or letter in " -_")
+    return letters.replace(" ", "-")
 
 
-def _numbers(place: Path, experiment: Experiment) -> dict[str, Any] | None:
-    path = place / f"{experiment.name}.json"
+def _numbers(folder: Path, experiment: Experiment) -> dict[str, Any] | None:
+    path = folder / f"{experiment.name}.json"
     if not path.exists():
         return None
-    told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return told
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
 
 
-def _row(experiment: Experiment, told: dict[str, Any] | None) -> Sequence[str]:
+def _row(experiment: Experiment, document: dict[str, Any] | None) -> Sequence[str]:
     name, command = experiment.name, f"`pasto paper {experiment.name}`"
-    if told is None:
+    if document is None:
         return (experiment.place, command, "not run", "", "")
-    verdicts = [claim["holds"] for claim in told["claims"] if claim["holds"] is not None]
+    verdicts = [claim["holds"] for claim in document["claims"] if claim["holds"] is not None]
     files = f"[tables]({name}.md), [numbers]({name}.json)"
-    figures = ", ".join(f"[{figure}]({figure}.png)" for figure in told["figures"])
+    figures = ", ".join(f"[{figure}]({figure}.png)" for figure in document["figures"])
     return (
-        f"[{experiment.place}](#{anchor(told['title'])})",
+        f"[{experiment.place}](#{anchor(document['title'])})",
         command,
         f"{sum(verdicts)} of {len(verdicts)}",
         files,
@@ -188,9 +192,13 @@ def _row(experiment: Experiment, told: dict[str, Any] | None) -> Sequence[str]:
     )
 
 
-def _section(experiment: Experiment, told: dict[str, Any]) -> list[str]:
-    claims = [(one["what"], one["paper"], one["measured"], VERDICTS[one["holds"]]) for one in told["claims"]]
-    tables = [f"- [{one['title']}]({experiment.name}.md#{anchor(one['title'])})" for one in told["tables"]]
-    parts = [f"## {told['title']}", rows(("claim", "the paper", "measured", "verdict"), claims)] if claims else []
+def _section(experiment: Experiment, document: dict[str, Any]) -> list[str]:
+    claims = [(one["what"], one["paper"], one["measured"], VERDICTS[one["holds"]]) for one in document["claims"]]
+    tables = [f"- [{table['title']}]({experiment.name}.md#{anchor(table['title'])})" for table in document["tables"]]
+    parts = (
+        [f"## {document['title']}", markdown_table(("claim", "the paper", "measured", "verdict"), claims)]
+        if claims
+        else []
+    )
     parts += ["\n".join(tables)] if tables else []
-    return parts + [f"![{figure}]({figure}.png)" for figure in told["figures"]]
+    return parts + [f"![{figure}]({figure}.png)" for figure in document["figures"]]

@@ -1,7 +1,7 @@
-"""Quotas of ads retrieval on a replay: modules retrieve, one ranking follows, and what is shown pays its market price.
+"""Quotas of ads retrieval on replayed logs: modules retrieve, one ranking follows, and displayed ads pay their price.
 
 Each campaign of a log is a retrieval module; a tenth of all impressions, drawn at random, play ads that nothing is
-known of yet, and a module of their own retrieves them. Both are simulated: the logs tell no ads apart.
+known of yet, and a module of their own retrieves them. Both are simulated, because the logs do not identify ads.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pasto.arrays import FloatArray
 from pasto.space import Candidates, grid
 from pasto_research.paper.data.ipinyou import Log
 from pasto_research.paper.experiment import Size
-from pasto_research.paper.quota_lifts import Shown
+from pasto_research.paper.quota_lifts import QuotaOutcomes
 
 TOTAL = 6
 """Ads that may be retrieved for a request."""
-SHOWN = 2
+DISPLAYED_ADS = 2
 POOL = 20
 """Ads that a module looks at for a request; it returns the likeliest to be clicked first."""
 COLD_SHARE = 0.1
@@ -27,7 +27,7 @@ COLD = "cold"
 BOOST = 2.0
 """What the ranking multiplies a cold ad's mean rate by, so that it has a chance among the likeliest of others."""
 METRICS = ("revenue", "cold start", "predicted clicks", "clicks")
-KEPT = {"cold start": -1.0, "predicted clicks": -1.0}
+GUARDRAILS = {"cold start": -1.0, "predicted clicks": -1.0}
 """Hard guardrails, in percent over the baseline."""
 QUICK = 2_000
 """Requests of a quick run."""
@@ -35,7 +35,7 @@ QUICK = 2_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requests:
-    """What every module would retrieve for each request, best first, (requests, modules, TOTAL) each."""
+    """Ads that every module would retrieve for each request, best first, (requests, modules, TOTAL) each."""
 
     scores: FloatArray
     """What the ranking goes by: predicted rate times the campaign's cost per click."""
@@ -43,14 +43,16 @@ class Requests:
     """By metric: what comes of an ad if it is shown."""
 
 
-def replayed(logs: tuple[Log, ...], size: Size, requests: int = 10_000) -> Shown:
+def replayed(logs: tuple[Log, ...], size: Size, requests: int = 10_000) -> QuotaOutcomes:
     """Requests replayed under every way to share out the quotas; the baseline is as even as whole numbers allow."""
     modules = (*(f"c{log.campaign}" for log in logs), COLD)
     candidates = shares_of(modules)
     found = retrieve(logs, QUICK if size.quick else requests, np.random.default_rng([size.seed, 4]))
-    values = np.array([shown(found, [int(row[module]) for module in modules]) for row in candidates]).transpose(1, 0, 2)
+    values = np.array(
+        [request_values(found, [int(row[module]) for module in modules]) for row in candidates]
+    ).transpose(1, 0, 2)
     even = int(np.argmin([np.var([float(row[module]) for module in modules]) for row in candidates]))
-    return Shown("iPinYou", candidates, even, METRICS, values, KEPT)
+    return QuotaOutcomes("iPinYou", candidates, even, METRICS, values, GUARDRAILS)
 
 
 def shares_of(modules: tuple[str, ...]) -> Candidates:
@@ -64,7 +66,7 @@ def shares_of(modules: tuple[str, ...]) -> Candidates:
 
 
 def retrieve(logs: tuple[Log, ...], requests: int, rng: np.random.Generator) -> Requests:
-    """What each module finds for each request: the likeliest of a random pool, or cold ads as they come."""
+    """Draw the ads of each module for each request: the most likely of a random pool, or random cold ads."""
     cold = [rng.random(len(log.clicks)) < COLD_SHARE for log in logs]
     parts = [_warm(log, np.flatnonzero(~fresh), requests, rng) for log, fresh in zip(logs, cold, strict=True)]
     parts.append(_cold(logs, cold, requests, rng))
@@ -74,11 +76,11 @@ def retrieve(logs: tuple[Log, ...], requests: int, rng: np.random.Generator) -> 
     )
 
 
-def shown(found: Requests, quotas: list[int]) -> FloatArray:
-    """What each request brings if modules may retrieve so many ads each, (metrics, requests)."""
+def request_values(found: Requests, quotas: list[int]) -> FloatArray:
+    """Return the metrics of each request under these quotas, (metrics, requests)."""
     places = np.flatnonzero((np.arange(TOTAL) < np.array(quotas)[:, None]).ravel())
     scores = found.scores.reshape(len(found.scores), -1)[:, places]
-    first = np.argpartition(-scores, SHOWN - 1, axis=1)[:, :SHOWN]
+    first = np.argpartition(-scores, DISPLAYED_ADS - 1, axis=1)[:, :DISPLAYED_ADS]
     return np.array(
         [
             np.take_along_axis(values.reshape(len(values), -1)[:, places], first, axis=1).sum(axis=1)

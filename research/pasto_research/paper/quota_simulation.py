@@ -1,4 +1,4 @@
-"""The demonstration's ads world as requests: every user visits once under each way to share out the quotas."""
+"""Quotas of ads retrieval on the demo's ads application: every user visits once under each split of the quotas."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from pasto.sim.ads import LIMIT, ads
 from pasto_research.paper.experiment import Size
-from pasto_research.paper.quota_lifts import Shown
+from pasto_research.paper.quota_lifts import QuotaOutcomes
 
 METRICS = ("revenue", "cold start", "clicks")
 COLUMNS = ("cents", "cold", "clicks")
-KEPT = {"cold start": LIMIT, "clicks": LIMIT}
+GUARDRAILS = {"cold start": LIMIT, "clicks": LIMIT}
 QUICK = 2_000
 """Users of a quick run."""
 
 
-def simulated(size: Size, users: int = 20_000) -> Shown:
+def simulated(size: Size, users: int = 20_000) -> QuotaOutcomes:
     """Users with the same ads to choose from under every candidate, so that candidates differ by nothing else.
 
     All users are shown equally many ads: rates of clicks and cold starts go by their sums.
@@ -34,6 +34,6 @@ def simulated(size: Size, users: int = 20_000) -> Shown:
         ],
         dtype=float,
     )
-    return Shown(
-        "the demonstration's world", world.candidates, world.baseline, METRICS, values.transpose(1, 0, 2), KEPT
+    return QuotaOutcomes(
+        "the demonstration's world", world.candidates, world.baseline, METRICS, values.transpose(1, 0, 2), GUARDRAILS
     )

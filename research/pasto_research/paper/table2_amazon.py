@@ -8,13 +8,13 @@ from pasto.errors import OptionError
 from pasto_research.paper.data import Interactions, busiest, core, priced, split
 from pasto_research.paper.data.amazon import holds, load
 from pasto_research.paper.experiment import Experiment, Outcome, Size
-from pasto_research.paper.models.mult_vae import Settings
+from pasto_research.paper.models.mult_vae import MultVaeSettings
 from pasto_research.paper.table2_replay import play
-from pasto_research.paper.table2_results import Printed, tell
+from pasto_research.paper.table2_results import PaperNumbers, build_outcome
 
 METRICS = ("R@20", "REV@20")
-PRINTED = Printed(
-    data="Amazon Books",
+PRINTED = PaperNumbers(
+    data="Amazon-Book",
     counts=(93_976, 25_896, 964_363),
     threshold=4.28,
     probabilistic=(0.284, 4.31),
@@ -28,19 +28,19 @@ QUICK_USERS = 2_000
 
 
 def run(size: Size) -> Outcome:
-    """The same for every Amazon data set in the directory, with the items' prices as weights."""
+    """Run the experiment on every Amazon data set in the directory, with the items' prices as weights."""
     if size.data is None:
         raise OptionError("amazon needs data=, a directory with Amazon reviews and prices in it")
-    settings = Settings(hidden=HIDDEN, epochs=20 if size.quick else 60, patience=5, seed=size.seed)
+    settings = MultVaeSettings(hidden=HIDDEN, epochs=20 if size.quick else 60, patience=5, seed=size.seed)
     played = tuple(
         play(split(_kept(pairs, size), seed=size.seed), "price", METRICS, settings, size) for pairs in found(size.data)
     )
-    return tell("amazon", "Table 2, Amazon: recall against revenue", played, PRINTED, size)
+    return build_outcome("amazon", "Table 2, Amazon: recall against revenue", played, PRINTED, size)
 
 
 def _kept(pairs: Interactions, size: Size) -> Interactions:
-    whole = core(priced(pairs, "price"))
-    return core(busiest(whole, QUICK_USERS)) if size.quick else whole
+    core_pairs = core(priced(pairs, "price"))
+    return core(busiest(core_pairs, QUICK_USERS)) if size.quick else core_pairs
 
 
 def found(directory: Path) -> tuple[Interactions, ...]:

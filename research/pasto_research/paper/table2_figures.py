@@ -1,4 +1,4 @@
-"""Figures of the simulation on real data: the curve that α draws with the blend on it, and how learners come near."""
+"""Table 2: figures of the curve of all α with the best blend, and of the learners' answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from pasto.arrays import FloatArray
 from pasto.report import figures
-from pasto_research.paper.table2_replay import Goal, Played
+from pasto_research.paper.table2_replay import GuardrailVariant, Table2Replay
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ LOOKS = {SLOW: ("D", figures.COLOURS[2]), "default learner": ("^", figures.COLOU
 """Of each learner: its mark and colour."""
 
 
-def trade_off(one: Played) -> Figure:
+def trade_off(one: Table2Replay) -> Figure:
     """Both metrics for every α, with what is best: one panel soft, one hard."""
     sheet, panels = figures.new_figure(columns=2, width=10.5, height=4.6)
     for axes, goal in zip(panels, (one.soft, one.hard), strict=True):
@@ -29,7 +29,7 @@ def trade_off(one: Played) -> Figure:
     return sheet
 
 
-def _panel(axes: Axes, one: Played, goal: Goal) -> None:
+def _panel(axes: Axes, one: Table2Replay, goal: GuardrailVariant) -> None:
     x, y = one.truth[1], one.truth[0]
     axes.plot(x, y, "-", color=figures.REFERENCE, linewidth=1.0, zorder=2)
     axes.plot(x, y, ".", color=figures.REFERENCE, markersize=4, label="one α for everybody, 0 to 1", zorder=2)
@@ -66,8 +66,8 @@ def _closer(axes: Axes, points: FloatArray) -> None:
         limit(float(values.min()) - room, float(values.max()) + room)
 
 
-def learning(one: Played) -> Figure:
-    """f of the learners' answers, round by round, beside what is possible."""
+def learning(one: Table2Replay) -> Figure:
+    """Draw f of the learners' answers, round by round, and the best values."""
     sheet, (axes,) = figures.new_figure()
     goal = one.soft
     for learned in goal.learned:
@@ -106,11 +106,11 @@ def learning(one: Played) -> Figure:
 
 
 def _room(axes: Axes, tops: FloatArray) -> None:
-    """Room above the highest line for what is written on it."""
+    """Add space above the highest line for its label."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, max(high, float(tops.max())) + 0.06 * (high - low))
 
 
-def _short(one: Played) -> str:
-    """The name of the data, without what was left out of it."""
+def _short(one: Table2Replay) -> str:
+    """Return the name of the data without its suffix."""
     return one.split.pairs.name.split(" (")[0]

@@ -6,12 +6,12 @@ from pasto.errors import OptionError
 from pasto_research.paper.data import Split, busiest, core, split
 from pasto_research.paper.data.movielens import load
 from pasto_research.paper.experiment import Experiment, Outcome, Size
-from pasto_research.paper.models.mult_vae import Settings
+from pasto_research.paper.models.mult_vae import MultVaeSettings
 from pasto_research.paper.table2_replay import play
-from pasto_research.paper.table2_results import Printed, tell
+from pasto_research.paper.table2_results import PaperNumbers, build_outcome
 
 METRICS = ("R@20", "R-D@20")
-PRINTED = Printed(
+PRINTED = PaperNumbers(
     data="MovieLens-20M",
     counts=(132_580, 8_936, 6_316_389),
     threshold=0.080,
@@ -28,24 +28,24 @@ QUICK_USERS = 2_000
 def run(size: Size) -> Outcome:
     """Prepare the ratings as the paper does, train a model for all and one for documentaries, and mix them."""
     played = play(prepared(size), "documentary", METRICS, settings(size), size)
-    return tell("movielens", "Table 2, MovieLens: all movies against documentaries", (played,), PRINTED, size)
+    return build_outcome("movielens", "Table 2, MovieLens: all movies against documentaries", (played,), PRINTED, size)
 
 
 def prepared(size: Size) -> Split:
-    """What is trained on and what is tested with."""
+    """Return the pairs for training and for testing."""
     if size.data is None:
         raise OptionError("movielens needs data=, a directory with MovieLens in it")
     pairs = core(load(size.data))
     return split(core(busiest(pairs, QUICK_USERS)) if size.quick else pairs, seed=size.seed)
 
 
-def settings(size: Size) -> Settings:
+def settings(size: Size) -> MultVaeSettings:
     """Of both models.
 
     >>> settings(Size(runs=1, rounds=1)).epochs
     100
     """
-    return Settings(epochs=10 if size.quick else 100, seed=size.seed)
+    return MultVaeSettings(epochs=10 if size.quick else 100, seed=size.seed)
 
 
 EXPERIMENT = Experiment(

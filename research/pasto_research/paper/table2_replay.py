@@ -1,4 +1,4 @@
-"""The paper's simulation on real data: two models, one exponent between them, one metric to raise and one to keep.
+"""Table 2: the paper's simulation on real data, with two models, one exponent, one goal and one guardrail.
 
 The steps of one data set, from prepared pairs to what was learned; `movielens` and `amazon` choose the data.
 """
@@ -22,13 +22,13 @@ from pasto.space import grid
 from pasto_research.paper.data import Split
 from pasto_research.paper.experiment import Size
 from pasto_research.paper.models.linear import ease, popularity
-from pasto_research.paper.models.mult_vae import Settings, Training, told, train
+from pasto_research.paper.models.mult_vae import MultVaeSettings, TrainingResult, settings_document, train
 from pasto_research.paper.models.ranking import mixed, rate, weighted
 from pasto_research.paper.replay import (
     Cache,
-    Crowd,
     Halves,
-    Learned,
+    LearnerRuns,
+    UserSample,
     fingerprint,
     halves,
     learn_by_algorithm1,
@@ -48,51 +48,51 @@ DEFAULT_ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Goal:
-    """One way to hold the second metric: what is best, and what was learned."""
+class GuardrailVariant:
+    """Variant of the guardrail on the second metric: the best blend and the learned ones."""
 
     soft: bool
     objective: Objective
     best: Blend
-    learned: tuple[Learned, ...]
+    learned: tuple[LearnerRuns, ...]
     halves: Halves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Played:
-    """Everything measured on one data set."""
+class Table2Replay:
+    """Results of the replay on one data set."""
 
     split: Split
     metrics: tuple[str, str]
-    crowd: Crowd
+    user_sample: UserSample
     threshold: float
     middle: FloatArray
     """(metrics,): at α = 0.5."""
-    trainings: tuple[Training, Training]
-    settings: Settings
+    trainings: tuple[TrainingResult, TrainingResult]
+    settings: MultVaeSettings
     baselines: dict[str, tuple[float, float]]
     """Both metrics of other recommenders and of each model alone."""
-    soft: Goal
-    hard: Goal
+    soft: GuardrailVariant
+    hard: GuardrailVariant
 
     @property
     def truth(self) -> FloatArray:
         """(metrics, α)."""
-        return self.crowd.truth
+        return self.user_sample.truth
 
     @property
     def top(self) -> int:
         """The α that is best for the first metric alone."""
         return int(np.argmax(self.truth[0]))
 
-    def lead(self, goal: Goal) -> tuple[FloatArray, FloatArray]:
+    def lead(self, goal: GuardrailVariant) -> tuple[FloatArray, FloatArray]:
         """Best blend less best single, and its standard error over users, (metrics,) each."""
         if goal.best.best_single is None:
             return np.full(2, np.nan), np.full(2, np.nan)
         shares = np.array(goal.best.probabilities)
         shares[goal.best.best_single] -= 1.0
-        each = np.einsum("mku,k->mu", self.crowd.values, shares)
-        counts = self.crowd.present.sum(axis=1)
+        each = np.einsum("mku,k->mu", self.user_sample.values, shares)
+        counts = self.user_sample.present.sum(axis=1)
         mean = each.sum(axis=1) / counts
         spread = np.square(each).sum(axis=1) / counts - mean**2
         return mean, np.sqrt(np.maximum(spread, 0.0) / counts)
@@ -106,7 +106,7 @@ class Models:
     worth: str
     wanted: dict[str, csr_array]
     """By metric: test pairs with their weights."""
-    trainings: tuple[Training, Training]
+    trainings: tuple[TrainingResult, TrainingResult]
     key: dict[str, Any]
     """What everything computed from them depends on."""
     size: Size
@@ -133,10 +133,13 @@ class Models:
         )
 
 
-def models(split: Split, worth: str, metrics: tuple[str, str], settings: Settings, size: Size) -> Models:
+def models(split: Split, worth: str, metrics: tuple[str, str], settings: MultVaeSettings, size: Size) -> Models:
     """Train a model for all positives and one for their worth, or take them from the cache."""
     cache = Cache(size.cache)
-    key = {"data": fingerprint(split.train.indptr, split.train.indices, split.test.indices), "model": told(settings)}
+    key = {
+        "data": fingerprint(split.train.indptr, split.train.indices, split.test.indices),
+        "model": settings_document(settings),
+    }
     wanted = {metrics[0]: split.test, metrics[1]: weighted(split.test, split.pairs.worth[worth])}
     targets = {"all": split.train, worth: _scaled(weighted(split.train, split.pairs.worth[worth]))}
     first, second = (
@@ -153,31 +156,31 @@ def models(split: Split, worth: str, metrics: tuple[str, str], settings: Setting
     return Models(split, worth, wanted, (first, second), {**key, "worth": worth}, size)
 
 
-def play(split: Split, worth: str, metrics: tuple[str, str], settings: Settings, size: Size) -> Played:
+def play(split: Split, worth: str, metrics: tuple[str, str], settings: MultVaeSettings, size: Size) -> Table2Replay:
     """Train both models, score every α for every user once, then learn from random folds of the users."""
     trained = models(split, worth, metrics, settings, size)
     name = split.pairs.name
     values = trained.values([*ALPHAS.tolist(), MIDDLE])
-    crowd = Crowd.of(metrics, values)
-    middle = crowd.truth[:, -1]
-    crowd = crowd.chosen(range(CHOICES))
+    user_sample = UserSample.of(metrics, values)
+    middle = user_sample.truth[:, -1]
+    user_sample = user_sample.chosen(range(CHOICES))
     baselines = trained.baselines()
     told_baselines: dict[str, tuple[float, float]] = {
         each: (float(pair[0]), float(pair[1])) for each, pair in baselines.items()
     }
     for each, place in {"Mult-VAE, all positives (α = 1)": -1, f"Mult-VAE, {worth} (α = 0)": 0}.items():
-        told_baselines[each] = (float(crowd.truth[0, place]), float(crowd.truth[1, place]))
-    return Played(
+        told_baselines[each] = (float(user_sample.truth[0, place]), float(user_sample.truth[1, place]))
+    return Table2Replay(
         split,
         metrics,
-        crowd,
+        user_sample,
         float(middle[1]),
         middle,
         trained.trainings,
         settings,
         told_baselines,
-        _goal(crowd, values[:, -1:], metrics, size, name, soft=True),
-        _goal(crowd, values[:, -1:], metrics, size, name, soft=False),
+        _goal(user_sample, values[:, -1:], metrics, size, name, soft=True),
+        _goal(user_sample, values[:, -1:], metrics, size, name, soft=False),
     )
 
 
@@ -191,15 +194,15 @@ def objective(metrics: tuple[str, str], threshold: float, *, soft: bool) -> Obje
 
 
 def _goal(
-    crowd: Crowd, middle: NDArray[np.float32], metrics: tuple[str, str], size: Size, name: str, *, soft: bool
-) -> Goal:
-    half = Crowd.of(metrics, np.where(crowd.present[:, None], middle, np.nan))
+    user_sample: UserSample, middle: NDArray[np.float32], metrics: tuple[str, str], size: Size, name: str, *, soft: bool
+) -> GuardrailVariant:
+    half = UserSample.of(metrics, np.where(user_sample.present[:, None], middle, np.nan))
     wanted = objective(metrics, float(half.truth[1, 0]), soft=soft)
     choices = grid(alpha=ALPHAS.round(6).tolist())
     word = "soft" if soft else "hard"
     learned = [
         learn_by_default(
-            crowd,
+            user_sample,
             wanted,
             choices,
             repeats=size.runs,
@@ -214,7 +217,7 @@ def _goal(
         learned.insert(
             0,
             learn_by_algorithm1(
-                crowd,
+                user_sample,
                 wanted,
                 repeats=size.runs,
                 seed=size.seed,
@@ -224,20 +227,20 @@ def _goal(
                 label=f"{name}: Algorithm 1",
             ),
         )
-    both = Crowd(metrics, np.concatenate([crowd.values, half.values], axis=1), crowd.present)
-    return Goal(
+    both = UserSample(metrics, np.concatenate([user_sample.values, half.values], axis=1), user_sample.present)
+    return GuardrailVariant(
         soft,
         wanted,
-        solve(wanted.by_metric(crowd.truth), wanted),
+        solve(wanted.by_metric(user_sample.truth), wanted),
         tuple(learned),
         _halves(both, metrics, size, soft=soft),
     )
 
 
-def _halves(both: Crowd, metrics: tuple[str, str], size: Size, *, soft: bool) -> Halves:
-    """The threshold is the choosing half's own at α = 0.5, the last candidate, which only serves for that."""
+def _halves(both: UserSample, metrics: tuple[str, str], size: Size, *, soft: bool) -> Halves:
+    """Return the objective with the choosing half's threshold at α = 0.5, the last candidate."""
 
-    def wanted(part: Crowd) -> Objective:
+    def wanted(part: UserSample) -> Objective:
         return objective(metrics, float(part.truth[1, -1]), soft=soft)
 
     return halves(both, wanted, choices=CHOICES, splits=10 if size.quick else 100, seed=size.seed)

@@ -1,4 +1,4 @@
-"""What the simulation on real data found, as the paper's Tables 1 and 2, with claims and figures."""
+"""Tables 1 and 2: results of the simulation on real data, with claims and figures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from pasto.objective import maximize
 from pasto.optimize import solve
 from pasto_research.paper.experiment import Claim, Outcome, Size, Table
-from pasto_research.paper.models.mult_vae import told
-from pasto_research.paper.replay import Course, Learned, tabulate
+from pasto_research.paper.models.mult_vae import settings_document
+from pasto_research.paper.replay import Course, LearnerRuns, tabulate
 from pasto_research.paper.table2_figures import learning, trade_off
-from pasto_research.paper.table2_replay import ALPHAS, CHOICES, PENALTY, Goal, Played
+from pasto_research.paper.table2_replay import ALPHAS, CHOICES, PENALTY, GuardrailVariant, Table2Replay
 
 SHARES = (0.9, 0.99)
 """Of the best f, which learners are to reach."""
@@ -26,8 +26,8 @@ SPLIT_ERRORS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
-    """What the paper's Tables 1 and 2 say of a data set."""
+class PaperNumbers:
+    """Numbers of the paper's Tables 1 and 2 for a data set."""
 
     data: str
     counts: tuple[int, int, int]
@@ -39,8 +39,8 @@ class Printed:
     """The first metric alone, without a guardrail."""
 
 
-def tell(name: str, title: str, sets: tuple[Played, ...], printed: Printed, size: Size) -> Outcome:
-    """Everything about some data sets beside what the paper prints about its own."""
+def build_outcome(name: str, title: str, sets: tuple[Table2Replay, ...], printed: PaperNumbers, size: Size) -> Outcome:
+    """Return the outcome on some data sets, compared with the numbers of the paper."""
     figures = {}
     for one in sets:
         stem = f"{name}-{_slug(one)}" if len(sets) > 1 else name
@@ -56,7 +56,7 @@ def tell(name: str, title: str, sets: tuple[Played, ...], printed: Printed, size
             "α": f"{CHOICES} from 0 to 1",
             "λ": PENALTY,
             "folds and candidates a round": 10,
-            "Mult-VAE": told(sets[0].settings),
+            "Mult-VAE": settings_document(sets[0].settings),
         },
         claims=tuple(claim for one in sets for claim in _claims(one, printed)),
         tables=(
@@ -71,7 +71,7 @@ def tell(name: str, title: str, sets: tuple[Played, ...], printed: Printed, size
     )
 
 
-def _claims(one: Played, printed: Printed) -> tuple[Claim, ...]:
+def _claims(one: Table2Replay, printed: PaperNumbers) -> tuple[Claim, ...]:
     blend, single = printed.probabilistic[0], printed.single[0]
     name = one.split.pairs.name
     claims = [_blend_wins(one, goal, f"{blend} against {single} on {printed.data}") for goal in (one.soft, one.hard)]
@@ -82,13 +82,13 @@ def _claims(one: Played, printed: Printed) -> tuple[Claim, ...]:
     )
 
 
-def _blend_wins(one: Played, goal: Goal, paper: str) -> Claim:
-    """A lead counts if it is more than chance among users makes, and is there on users who did not choose it."""
+def _blend_wins(one: Table2Replay, goal: GuardrailVariant, paper: str) -> Claim:
+    """Compare the blend with the best single α; a lead must hold on users who did not choose it."""
     what = f"{one.split.pairs.name}: the best blend beats the best single α, {_kind(goal)}"
     if goal.best.best_single is None:
         return Claim(what, paper, "no single α keeps the guardrail", holds=True)
     lead, error = one.lead(goal)
-    value, kept = float(goal.best.gain.value or 0.0), goal.halves.kept
+    value, gains = float(goal.best.gain.value or 0.0), goal.halves.other_gain
     singles = one.truth[:, goal.best.best_single]
     return Claim(
         what=what,
@@ -97,15 +97,15 @@ def _blend_wins(one: Played, goal: Goal, paper: str) -> Claim:
         f"{one.metrics[0]} "
         f"{goal.best.metrics[one.metrics[0]]:.4f} against {singles[0]:.4f} ({lead[0]:+.4f} ± {error[0]:.4f} over "
         f"users), {one.metrics[1]} {goal.best.metrics[one.metrics[1]]:.4f} against {singles[1]:.4f}; chosen on one "
-        f"half of the users, on the other f rises by {kept.mean():.5f} (deviation of a split {kept.std():.5f})",
-        holds=bool(kept.mean() > SPLIT_ERRORS * kept.std()),
+        f"half of the users, on the other f rises by {gains.mean():.5f} (deviation of a split {gains.std():.5f})",
+        holds=bool(gains.mean() > SPLIT_ERRORS * gains.std()),
         note=f"at {LEVELS} levels of {one.metrics[1]} the best single α is at most {_hollow(one):.4f} {one.metrics[0]} "
-        f"behind the best blend; one point of the curve is known to ± {one.crowd.errors[0].mean():.4f} "
-        f"{one.metrics[0]} and ± {one.crowd.errors[1].mean():.4f} {one.metrics[1]}",
+        f"behind the best blend; one point of the curve is known to ± {one.user_sample.errors[0].mean():.4f} "
+        f"{one.metrics[0]} and ± {one.user_sample.errors[1].mean():.4f} {one.metrics[1]}",
     )
 
 
-def _learner_wins(one: Played, goal: Goal, learned: Learned) -> Claim:
+def _learner_wins(one: Table2Replay, goal: GuardrailVariant, learned: LearnerRuns) -> Claim:
     mean, error = learned.last(one.truth)
     if goal.soft:
         values = np.asarray(goal.objective.value(learned.metrics(one.truth)[:, -1]))
@@ -127,14 +127,14 @@ def _learner_wins(one: Played, goal: Goal, learned: Learned) -> Claim:
         holds = bool(mean[0] > single and met >= 0.9)
     return Claim(
         what=f"{one.split.pairs.name}: {learned.learner} learns a blend better than the best single α, {_kind(goal)}",
-        paper="yes; rounds not told" if goal.soft else "no hard guardrail in the simulation",
+        paper="yes; rounds not given" if goal.soft else "no hard guardrail in the simulation",
         measured=measured,
         holds=holds,
-        note="" if learned.marks[-1] >= 50 else "too few rounds to tell",
+        note="" if learned.marks[-1] >= 50 else "too few rounds for a verdict",
     )
 
 
-def _bites(one: Played, name: str) -> Claim:
+def _bites(one: Table2Replay, name: str) -> Claim:
     lost = one.threshold**2 * PENALTY
     spread = float(np.ptp(one.truth[0]))
     return Claim(
@@ -148,7 +148,7 @@ def _bites(one: Played, name: str) -> Claim:
     )
 
 
-def _counts(sets: tuple[Played, ...], printed: Printed) -> Table:
+def _counts(sets: tuple[Table2Replay, ...], printed: PaperNumbers) -> Table:
     rows: list[tuple[str | int | None, ...]] = [(f"the paper: {printed.data}", *printed.counts, None, None)]
     for one in sets:
         pairs = one.split.pairs
@@ -158,15 +158,15 @@ def _counts(sets: tuple[Played, ...], printed: Printed) -> Table:
     return Table("Table 1: the data as prepared", ("data", "users", "items", "events", "training", "test"), tuple(rows))
 
 
-def _sanity(one: Played) -> Table:
+def _sanity(one: Table2Replay) -> Table:
     return Table(
-        f"{one.split.pairs.name}: the models beside simpler ones",
+        f"{one.split.pairs.name}: the models and simpler ones",
         ("model", *one.metrics),
         tuple((name, round(pair[0], 4), round(pair[1], 4)) for name, pair in one.baselines.items()),
     )
 
 
-def _results(one: Played, printed: Printed) -> Table:
+def _results(one: Table2Replay, printed: PaperNumbers) -> Table:
     """As the paper's Table 2, once soft and once hard."""
     rows: list[tuple[str | float | None, ...]] = []
     for goal in (one.soft, one.hard):
@@ -191,7 +191,7 @@ def _results(one: Played, printed: Printed) -> Table:
     return Table(f"Table 2: {one.split.pairs.name}", ("solution", *one.metrics, "what it is"), tuple(rows))
 
 
-def _rounds(one: Played) -> Table:
+def _rounds(one: Table2Replay) -> Table:
     """f of the learners' answers, soft; what the goal is and how often the guardrail is kept, hard."""
     return tabulate(
         f"{one.split.pairs.name}: f of the answer (soft), {one.metrics[0]} and how often the guardrail is kept (hard)",
@@ -199,20 +199,20 @@ def _rounds(one: Played) -> Table:
     )
 
 
-def _course(one: Played, goal: Goal, learned: Learned) -> Course:
+def _course(one: Table2Replay, goal: GuardrailVariant, learned: LearnerRuns) -> Course:
     metrics = learned.metrics(one.truth)
     name = f"{_kind(goal)}: {learned.learner}"
     if not goal.soft:
         single = {} if goal.best.best_single is None else {SINGLE: float(one.truth[0, goal.best.best_single])}
-        kept = metrics[..., 1] >= one.threshold - 1e-12
-        return Course(name, learned.marks, metrics[..., 0], kept, single, digits=4)
+        guardrail_met = metrics[..., 1] >= one.threshold - 1e-12
+        return Course(name, learned.marks, metrics[..., 0], guardrail_met, single, digits=4)
     best = goal.best.value
     levels = {f"{share:.0%} of the best f": share * best for share in SHARES} if best > 0 else {}
     levels[SINGLE] = float(goal.best.best_single_value or np.nan)
     return Course(name, learned.marks, np.asarray(goal.objective.value(metrics)), levels=levels, digits=4)
 
 
-def _unseen(one: Played) -> Table:
+def _unseen(one: Table2Replay) -> Table:
     rows = []
     for goal in (one.soft, one.hard):
         gap = goal.halves.difference
@@ -220,11 +220,11 @@ def _unseen(one: Played) -> Table:
             rows.append(
                 (
                     _kind(goal),
-                    f"{goal.halves.promised.mean():+.5f}",
-                    f"{goal.halves.kept.mean():+.5f} (deviation {goal.halves.kept.std():.5f})",
+                    f"{goal.halves.chosen_gain.mean():+.5f}",
+                    f"{goal.halves.other_gain.mean():+.5f} (deviation {goal.halves.other_gain.std():.5f})",
                     f"{gap[:, 0].mean():+.5f}",
                     f"{gap[:, 1].mean():+.5f}",
-                    f"{(goal.halves.kept > 0).mean():.0%}",
+                    f"{(goal.halves.other_gain > 0).mean():.0%}",
                 )
             )
     return Table(
@@ -241,11 +241,11 @@ def _unseen(one: Played) -> Table:
     )
 
 
-def _data(one: Played) -> dict[str, Any]:
+def _data(one: Table2Replay) -> dict[str, Any]:
     return {
         "alpha": ALPHAS,
         "curve": dict(zip(one.metrics, one.truth, strict=True)),
-        "errors": dict(zip(one.metrics, one.crowd.errors, strict=True)),
+        "errors": dict(zip(one.metrics, one.user_sample.errors, strict=True)),
         "threshold": one.threshold,
         "baselines": one.baselines,
         "validation": {"all": one.trainings[0].validation, "second": one.trainings[1].validation},
@@ -254,8 +254,8 @@ def _data(one: Played) -> dict[str, Any]:
     }
 
 
-def _hollow(one: Played) -> float:
-    """How far the best single α is behind the best blend at most, in the first metric, at levels of the second."""
+def _hollow(one: Table2Replay) -> float:
+    """Return the largest gap between the best single α and the best blend, at levels of the second metric."""
     order = np.linspace(one.truth[1].min(), one.truth[1].max(), LEVELS + 2)[1:-1]
     hollow = 0.0
     for level in order:
@@ -266,17 +266,17 @@ def _hollow(one: Played) -> float:
     return hollow
 
 
-def _mixture(goal: Goal) -> str:
+def _mixture(goal: GuardrailVariant) -> str:
     return " + ".join(f"{goal.best.probabilities[k]:.0%} α = {ALPHAS[k]:.3f}" for k in goal.best.support)
 
 
-def _pair(metrics: Any, one: Played) -> tuple[str, str]:
+def _pair(metrics: Any, one: Table2Replay) -> tuple[str, str]:
     return f"{metrics[one.metrics[0]]:.4f}", f"{metrics[one.metrics[1]]:.4f}"
 
 
-def _kind(goal: Goal) -> str:
+def _kind(goal: GuardrailVariant) -> str:
     return f"soft (λ = {PENALTY:g})" if goal.soft else "hard"
 
 
-def _slug(one: Played) -> str:
+def _slug(one: Table2Replay) -> str:
     return one.split.pairs.name.split(" (")[0].split()[-1].lower()

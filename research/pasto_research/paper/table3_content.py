@@ -6,7 +6,7 @@ from pasto.errors import OptionError
 from pasto_research.paper.data.kuairand import load
 from pasto_research.paper.experiment import Experiment, Outcome, Size
 from pasto_research.paper.table3_replay import play
-from pasto_research.paper.table3_results import tell
+from pasto_research.paper.table3_results import build_outcome
 
 
 def run(size: Size) -> Outcome:
@@ -14,7 +14,7 @@ def run(size: Size) -> Outcome:
     if size.data is None:
         raise OptionError("content needs data=, a directory with KuaiRand in it")
     earlier, later = load(size.data)
-    return tell(play(earlier, later, size), size)
+    return build_outcome(play(earlier, later, size), size)
 
 
 EXPERIMENT = Experiment(

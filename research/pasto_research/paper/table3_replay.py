@@ -1,4 +1,4 @@
-"""Ensemble-sort weights on real feedback: models, re-ranked lists, and what is best and learned of them."""
+"""Table 3: ensemble-sort weights on real feedback, with models, re-ranked lists, the best blend and learned ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pasto.records import Blend
 from pasto.space import Candidates, grid
 from pasto_research.paper.data.kuairand import Impressions
 from pasto_research.paper.experiment import Size
-from pasto_research.paper.models.feedback import Predicted, predict
+from pasto_research.paper.models.feedback import FeedbackPrediction, predict
 from pasto_research.paper.models.ranking import Lists
-from pasto_research.paper.replay import Crowd, Halves, Learned, halves, learn_by_algorithm1, learn_by_default
+from pasto_research.paper.replay import Halves, LearnerRuns, UserSample, halves, learn_by_algorithm1, learn_by_default
 
 LEAST, TOP = 6, 3
 """Impressions a user must have, and those of them that count as shown."""
@@ -27,7 +27,7 @@ WEIGHTS = {
     "like": [0.0, 0.1, 0.2, 0.3, 0.5, 1.0],
     "forward": [0.0, 0.2, 0.5, 1.0],
 }
-"""Powers beside that of the predicted watch time, which is 1."""
+"""Powers of the other predictions; that of the predicted watch time is 1."""
 TODAY = {"long_view": 0.5, "like": 0.2, "forward": 0.2}
 """The baseline: some of everything."""
 TARGET, PENALTY = -2.0, 5.0
@@ -43,11 +43,11 @@ class Aim:
     """A set of guardrails: what is best under them, what was learned, and what it is worth elsewhere."""
 
     name: str
-    crowd: Crowd
+    user_sample: UserSample
     """In percent over the baseline."""
     objective: Objective
     best: Blend
-    learned: tuple[Learned, ...]
+    learned: tuple[LearnerRuns, ...]
     halves: Halves
 
 
@@ -57,11 +57,11 @@ class Content:
 
     candidates: Candidates
     baseline: int
-    predicted: Predicted
+    predicted: FeedbackPrediction
     lists: Lists
     means: FloatArray
     """(metrics,): of the baseline, in seconds and rates."""
-    crowd: Crowd
+    user_sample: UserSample
     """All three metrics in percent over the baseline."""
     aims: tuple[Aim, ...]
 
@@ -78,14 +78,14 @@ def play(earlier: Impressions, later: Impressions, size: Size) -> Content:
         LEAST,
         TOP,
     )
-    values = np.array([lists.shown({"watch": 1.0, **_powers(row)}) for row in candidates]).transpose(1, 0, 2)
+    values = np.array([lists.top_values({"watch": 1.0, **_powers(row)}) for row in candidates]).transpose(1, 0, 2)
     means = values[:, baseline].mean(axis=1)
-    crowd = Crowd.of(METRICS, 100.0 * (values / means[:, None, None] - 1.0))
-    aims = tuple(_aim(crowd, kept, candidates, baseline, size) for kept in (("like", "forward"), ("like",)))
-    return Content(candidates, baseline, predicted, lists, means, crowd, aims)
+    user_sample = UserSample.of(METRICS, 100.0 * (values / means[:, None, None] - 1.0))
+    aims = tuple(_aim(user_sample, guarded, candidates, baseline, size) for guarded in (("like", "forward"), ("like",)))
+    return Content(candidates, baseline, predicted, lists, means, user_sample, aims)
 
 
-def objective(kept: tuple[str, ...], today: Mapping[str, float] | None = None) -> Objective:
+def objective(guarded: tuple[str, ...], today: Mapping[str, float] | None = None) -> Objective:
     """Raise watch time; each guardrail's metric is in percent over the baseline, and soft from −2 % on.
 
     Percentages are over the baseline of all users; `today` is where the baseline of some of them stands.
@@ -94,33 +94,33 @@ def objective(kept: tuple[str, ...], today: Mapping[str, float] | None = None) -
     ('time', 'like')
     """
     wanted = maximize("time")
-    for name in kept:
+    for name in guarded:
         wanted = wanted.keep(name, at_least=TARGET + (today or {}).get(name, 0.0), penalty=PENALTY)
     return wanted
 
 
-def _aim(whole: Crowd, kept: tuple[str, ...], candidates: Candidates, baseline: int, size: Size) -> Aim:
-    wanted = objective(kept)
+def _aim(all_metrics: UserSample, guarded: tuple[str, ...], candidates: Candidates, baseline: int, size: Size) -> Aim:
+    wanted = objective(guarded)
     read = [METRICS.index(name) for name in wanted.metrics]
-    crowd = Crowd(wanted.metrics, whole.values[read], whole.present[read])
-    name = " and ".join(kept)
+    user_sample = UserSample(wanted.metrics, all_metrics.values[read], all_metrics.present[read])
+    name = " and ".join(guarded)
     common: dict[str, Any] = {"repeats": size.runs, "seed": size.seed, "progress": size.progress}
-    algorithm1 = partial(learn_by_algorithm1, crowd, wanted, rounds=size.rounds, marks=MARKS)
-    default = partial(learn_by_default, crowd, wanted, candidates, rounds=min(size.rounds, SHORT), marks=MARKS)
+    algorithm1 = partial(learn_by_algorithm1, user_sample, wanted, rounds=size.rounds, marks=MARKS)
+    default = partial(learn_by_default, user_sample, wanted, candidates, rounds=min(size.rounds, SHORT), marks=MARKS)
 
-    def here(part: Crowd) -> Objective:
-        return objective(kept, dict(zip(part.metrics, part.truth[:, baseline].tolist(), strict=True)))
+    def here(part: UserSample) -> Objective:
+        return objective(guarded, dict(zip(part.metrics, part.truth[:, baseline].tolist(), strict=True)))
 
     return Aim(
         name,
-        crowd,
+        user_sample,
         wanted,
-        solve(wanted.by_metric(crowd.truth), wanted),
+        solve(wanted.by_metric(user_sample.truth), wanted),
         (
             algorithm1(**common, label=f"content, {name}: Algorithm 1"),
             default(**common, label=f"content, {name}: default learner"),
         ),
-        halves(crowd, here, splits=10 if size.quick else 100, seed=size.seed),
+        halves(user_sample, here, splits=10 if size.quick else 100, seed=size.seed),
     )
 
 

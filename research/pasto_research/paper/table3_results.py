@@ -1,4 +1,4 @@
-"""What was found of ensemble-sort weights, in the form of the paper's Table 3, with how sure it is."""
+"""Table 3: results for ensemble-sort weights in the form of the paper, with intervals."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ PAPER = {"single best": (0.42, -1.67, -1.31), "probabilistic": (0.64, 0.33, 0.54
 SURE = 1.96
 """Standard errors of a 95 % interval."""
 WIDE = 2.0
-"""Percent: an interval that reaches further than the guardrail's own tolerance says nothing of it."""
+"""Percent: a wider interval than the guardrail's own tolerance carries no information about it."""
 ASSUMED = (
-    "logged impressions only, re-ranked: it is assumed that a video brings the same wherever it stands on the page and "
-    "whatever stands beside it, and that what the policy of the day did not show would not have mattered; the log has "
+    "logged impressions only, re-ranked: it is assumed that feedback on a video does not depend on its place or on its "
+    "neighbours, and that videos that the policy of the day did not display would not have mattered; the log has "
     "no propensities, so none of this can be corrected for"
 )
 
 
-def tell(found: Content, size: Size) -> Outcome:
+def build_outcome(found: Content, size: Size) -> Outcome:
     """Claims, tables and figures."""
     return Outcome(
         name="content",
@@ -59,7 +59,7 @@ def tell(found: Content, size: Size) -> Outcome:
         ),
         data={
             "names": found.candidates.names,
-            "lifts": dict(zip(METRICS, found.crowd.truth, strict=True)),
+            "lifts": dict(zip(METRICS, found.user_sample.truth, strict=True)),
             "baseline": dict(zip(METRICS, found.means, strict=True)),
             "quality": found.predicted.quality,
             "aims": {aim.name: {"probabilities": aim.best.probabilities} for aim in found.aims},
@@ -72,7 +72,7 @@ def lift(found: Content, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Percent over the baseline and its standard error over users, (metrics,) each, all three metrics."""
     gap = shares.copy()
     gap[found.baseline] -= 1.0
-    each = np.einsum("mku,k->mu", found.crowd.values, gap)
+    each = np.einsum("mku,k->mu", found.user_sample.values, gap)
     return each.mean(axis=1), each.std(axis=1, ddof=1) / sqrt(each.shape[1])
 
 
@@ -82,15 +82,15 @@ def _one(found: Content, place: int) -> FloatArray:
 
 def _forwards(found: Content) -> Claim:
     count = int(found.lists.truth["forward"].sum())
-    shown = round(float(found.means[2]) * TOP * len(found.lists.starts))
+    impressions = round(float(found.means[2]) * TOP * len(found.lists.starts))
     errors = [
         lift(found, _one(found, place))[1][2] for place in range(len(found.candidates)) if place != found.baseline
     ]
     return Claim(
         what="Forwards are frequent enough to be kept within 2 %",
         paper="a platform with hundreds of millions of users",
-        measured=f"{count} forwards in all lists, {shown} of them shown by the baseline; a setting's lift of forwards "
-        f"is known to ± {SURE * float(np.median(errors)):.0f} % (95 %)",
+        measured=f"{count} forwards in all lists, {impressions} of them displayed by the baseline; a setting's lift of "
+        f"forwards is known to ± {SURE * float(np.median(errors)):.0f} % (95 %)",
         holds=bool(SURE * float(np.median(errors)) <= WIDE),
         note="where this does not hold no lift of forwards below means anything, and the second set of tables keeps "
         "likes alone",
@@ -99,10 +99,10 @@ def _forwards(found: Content) -> Claim:
 
 def _better(found: Content, aim: Aim) -> Claim:
     best = aim.best
-    assert best.best_single is not None  # noqa: S101 -- soft guardrails rule nobody out
+    assert best.best_single is not None  # noqa: S101 -- soft guardrails exclude no candidate
     blend = np.array(best.probabilities)
     gap = blend - _one(found, best.best_single)
-    each = np.einsum("mku,k->mu", aim.crowd.values, gap)
+    each = np.einsum("mku,k->mu", aim.user_sample.values, gap)
     mean, error = each.mean(axis=1), each.std(axis=1, ddof=1) / sqrt(each.shape[1])
     return Claim(
         what=f"The best blend has more watch time than the best single setting, keeping {aim.name}",
@@ -120,32 +120,32 @@ def _elsewhere(aim: Aim) -> Claim:
     spread = aim.halves.difference.std(axis=0)
     others = ", ".join(
         f"{name} {mean:+.2f} ({deviation:.2f})"
-        for name, mean, deviation in zip(aim.crowd.metrics[1:], gap[1:], spread[1:], strict=True)
+        for name, mean, deviation in zip(aim.user_sample.metrics[1:], gap[1:], spread[1:], strict=True)
     )
     return Claim(
         what=f"The lead is there on users who did not choose it, keeping {aim.name}",
         paper="yes (A/B test)",
         measured=f"blend less single on the other half, in percentage points (deviation of a split): watch time "
         f"{gap[0]:+.2f} ({spread[0]:.2f}), {others}; ahead in watch time in "
-        f"{(aim.halves.difference[:, 0] > 0).mean():.0%} of {len(aim.halves.promised)} random halves; f "
-        f"{aim.halves.kept.mean():+.2f} ({aim.halves.kept.std():.2f})",
-        holds=bool(aim.halves.kept.mean() > aim.halves.kept.std()),
+        f"{(aim.halves.difference[:, 0] > 0).mean():.0%} of {len(aim.halves.chosen_gain)} random halves; f "
+        f"{aim.halves.other_gain.mean():+.2f} ({aim.halves.other_gain.std():.2f})",
+        holds=bool(aim.halves.other_gain.mean() > aim.halves.other_gain.std()),
         note="a blend sits on its guardrail as the choosing half sees it, a single setting mostly above it",
     )
 
 
 def _learned(found: Content, aim: Aim) -> Claim:
-    told, best = [], aim.best
+    answers, best = [], aim.best
     for learned in aim.learned:
-        values = np.asarray(aim.objective.value(learned.metrics(aim.crowd.truth)[:, -1]))
-        told.append((learned.learner, learned.marks[-1], float(values.mean())))
+        values = np.asarray(aim.objective.value(learned.metrics(aim.user_sample.truth)[:, -1]))
+        answers.append((learned.learner, learned.marks[-1], float(values.mean())))
     single = float(best.best_single_value or 0.0)
     return Claim(
         what=f"Learning from folds of users ends ahead of the best single setting, keeping {aim.name}",
         paper="yes",
-        measured="; ".join(f"{name}: f {value:.2f} after {rounds:,} rounds" for name, rounds, value in told)
+        measured="; ".join(f"{name}: f {value:.2f} after {rounds:,} rounds" for name, rounds, value in answers)
         + f"; best single {single:.2f}, best blend {best.value:.2f}",
-        holds=any(value > single for _, _, value in told),
+        holds=any(value > single for _, _, value in answers),
     )
 
 
@@ -190,7 +190,7 @@ def _rounds(aim: Aim) -> Table:
         Course(
             learned.learner,
             learned.marks,
-            np.asarray(aim.objective.value(learned.metrics(aim.crowd.truth))),
+            np.asarray(aim.objective.value(learned.metrics(aim.user_sample.truth))),
             levels=levels,
             digits=2,
         )
@@ -212,7 +212,9 @@ def _unseen(found: Content) -> Table:
     rows = []
     for aim in found.aims:
         for name, values in (("single best", aim.halves.single), ("probabilistic", aim.halves.blend)):
-            cells = {metric: f"{values[:, place].mean():+.2f} %" for place, metric in enumerate(aim.crowd.metrics)}
+            cells = {
+                metric: f"{values[:, place].mean():+.2f} %" for place, metric in enumerate(aim.user_sample.metrics)
+            }
             rows.append((f"{name}, keeping {aim.name}", *(cells.get(metric) for metric in METRICS)))
     return Table(
         "Chosen on a random half of the users, measured on the other: mean lift", ("solution", *METRICS), tuple(rows)
@@ -223,7 +225,7 @@ def _figure(found: Content) -> Figure:
     """Likes against watch time for every set of weights, with what is best when likes are kept."""
     sheet, (axes,) = figures.new_figure()
     aim = found.aims[-1]
-    time, like = found.crowd.truth[0], found.crowd.truth[1]
+    time, like = found.user_sample.truth[0], found.user_sample.truth[1]
     axes.plot(like, time, ".", color=figures.REFERENCE, markersize=6, label="one set of weights for everybody")
     axes.axvline(TARGET, color=figures.INK, linewidth=1.0, linestyle=(0, (4, 3)))
     ends = np.array([(like[k], time[k]) for k in aim.best.support])

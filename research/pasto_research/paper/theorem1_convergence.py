@@ -12,7 +12,15 @@ from pasto.arrays import FloatArray
 from pasto.optimize import solve
 from pasto.report import figures
 from pasto.sim import LearningTrace, World, example_a
-from pasto_research.paper.curves import ENOUGH, TRUE, Curve, horizons, measured, schedules, told
+from pasto_research.paper.curves import (
+    LARGE_T_ROUNDS,
+    TRUE_G,
+    Curve,
+    describe_power,
+    horizons,
+    measure_curves,
+    schedules,
+)
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
 from pasto_research.paper.theory_bounds import Constants, convergence_bound
 
@@ -29,7 +37,7 @@ def run(size: Size) -> Outcome:
     known = Constants.of(world.objective, world.truth)
     marks = horizons(size.rounds)
     since = next(mark for mark in marks if mark >= size.rounds / 30)  # exponents: over the last decade and a half
-    curves = {setting.name: measured(setting, world, size, {"gap": _gap})["gap"] for setting in schedules(known)}
+    curves = {setting.name: measure_curves(setting, world, size, {"gap": _gap})["gap"] for setting in schedules(known)}
     bounds = [convergence_bound(known, len(world.names), mark) for mark in marks]
     worst, even = _losses(world)
     vacuous = ceil((known.factor(len(world.names)) / worst) ** 2)
@@ -38,9 +46,9 @@ def run(size: Size) -> Outcome:
         title="Theorem 1: the answer's distance from the best blend on the two-arm example",
         settings={"runs": size.runs, "rounds": size.rounds, "seed": size.seed, "noise variance": 5.0},
         claims=(
-            _below(curves[TRUE], bounds, vacuous, worst),
+            _below(curves[TRUE_G], bounds, vacuous, worst),
             *(_order(name, curve, since) for name, curve in curves.items()),
-            _learns(known, curves[TRUE], even),
+            _learns(known, curves[TRUE_G], even),
         ),
         tables=(_table(curves, bounds), _constants(known, len(world.names))),
         data={
@@ -61,7 +69,7 @@ def _gap(trace: LearningTrace) -> FloatArray:
 
 
 def _losses(world: World) -> tuple[float, float]:
-    """What the worst blend and the even split lose against the best one."""
+    """Return the losses of the worst blend and of the even split against the best one."""
     blend = solve(world.objective.by_metric(world.truth), world.objective)
     values = world.value(np.eye(len(world.names)))  # f is concave, so the worst blend is a single candidate
     even = np.full(len(world.names), 1.0 / len(world.names))
@@ -76,18 +84,18 @@ def _below(curve: Curve, bounds: list[float], vacuous: int, worst: float) -> Cla
         measured=f"at most {shares.max():.1e} of the bound at any T (C/√T is {bounds[-1]:,.0f} after "
         f"{curve.rounds[-1]:,} rounds, the distance {curve.mean[-1]:.4f})",
         holds=bool((shares <= 1).all()),
-        note=f"says little: no blend can lose more than {worst:.2f}, and the bound falls below that after {vacuous:,} "
+        note=f"is weak: no blend can lose more than {worst:.2f}, and the bound falls below that after {vacuous:,} "
         "rounds; its proof does not hold either (docs/theory.md)",
     )
 
 
 def _order(name: str, curve: Curve, since: int) -> Claim:
-    power, few = curve.exponent(since), curve.rounds[-1] < ENOUGH
+    power, few = curve.exponent(since), curve.rounds[-1] < LARGE_T_ROUNDS
     return Claim(
         what=f"The distance shrinks at least like 1/√T ({name})",
         paper="O(1/√T)" if name.startswith("theorem") else "O(1/√T), for the theorem's schedules",
-        measured=f"{told(power)} from {since:,} to {curve.rounds[-1]:,} rounds, from {curve.at(since)[0]:.4f} to "
-        f"{curve.mean[-1]:.4f}",
+        measured=f"{describe_power(power)} from {since:,} to {curve.rounds[-1]:,} rounds, from "
+        f"{curve.at(since)[0]:.4f} to {curve.mean[-1]:.4f}",
         holds=None if few or power is None or not np.isfinite(power[1]) else power[0] <= -0.5 + 2 * power[1],
     )
 
@@ -136,7 +144,7 @@ def _figure(curves: dict[str, Curve], bounds: list[float], even: float, worst: f
     axes.plot(rounds, bounds, "--", color=figures.INK, linewidth=1.4, label=f"bound of Theorem 1, {factor:,.0f}/√T")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_ylim(1e-4, 3e4)  # room for the legend below the even split
+    axes.set_ylim(1e-4, 3e4)  # space for the legend below the even split
     figures.draw_level(axes, worst, f"the most that any blend can lose, {worst:.2f}", right=False)
     figures.draw_level(axes, even, f"what the even split loses, {even:.4f}", right=False)
     figures.label_axes(
@@ -151,7 +159,7 @@ def _figure(curves: dict[str, Curve], bounds: list[float], even: float, worst: f
 
 EXPERIMENT = Experiment(
     name="convergence",
-    summary="Theorem 1: distance from the best blend against T, beside 1/√T and the bound",
+    summary="Theorem 1: distance from the best blend against T, with 1/√T and the bound",
     runs=1_000,
     rounds=30_000,
     quick_runs=200,

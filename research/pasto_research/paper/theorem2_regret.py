@@ -1,4 +1,4 @@
-"""Theorem 2: both regrets of Algorithm 1, where the truth stands still and where it moves."""
+"""Theorem 2: both regrets of Algorithm 1, with constant and with drifting means."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.report import figures
 from pasto.sim import LearningTrace, RunRound, World, drift, example_a
-from pasto_research.paper.curves import ENOUGH, TRUE, Curve, horizons, measured, schedules
+from pasto_research.paper.curves import LARGE_T_ROUNDS, TRUE_G, Curve, horizons, measure_curves, schedules
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
 from pasto_research.paper.theory_bounds import Constants, empirical_regret_bound, regret_bound
 
@@ -110,7 +110,7 @@ def best_fixed(world: World, marks: Sequence[int]) -> tuple[FloatArray, FloatArr
 
 
 def _constants(world: World, marks: Sequence[int]) -> Constants:
-    """The theorem's constants over every truth and every running mean on the way."""
+    """Return the theorem's constants over all true means and running means."""
     times = np.unique(np.linspace(1, marks[-1], min(marks[-1], 2_000)).astype(int))
     met = np.array([each for time in times for each in (world.means(int(time)), world.running_means(int(time)))])
     return Constants.of(world.objective, met)
@@ -120,7 +120,7 @@ def _regrets(name: str, world: World, known: Constants, size: Size) -> dict[str,
     best, _ = best_fixed(world, horizons(size.rounds))
     found: dict[str, dict[str, Curve]] = {kind: {} for kind in REGRETS}
     for setting in schedules(known):
-        earned = measured(
+        earned = measure_curves(
             setting,
             world,
             size,
@@ -148,20 +148,20 @@ def _seen(moment: RunRound) -> FloatArray:
 
 
 def _below(name: str, kinds: Mapping[str, Mapping[str, Curve]], ceilings: Mapping[str, Sequence[float]]) -> Claim:
-    shares = {kind: float((settings[TRUE].mean / ceilings[kind]).max()) for kind, settings in kinds.items()}
+    shares = {kind: float((settings[TRUE_G].mean / ceilings[kind]).max()) for kind, settings in kinds.items()}
     first, second = ceilings.values()
     return Claim(
         what=f"Both regrets stay below their bounds ({name}; theorem's schedules)",
         paper="C√T for the first, (C + 2G_U²)√T for the second",
         measured=", ".join(f"{kind}: at most {share:.1e} of its bound at any T" for kind, share in shares.items()),
         holds=all(share <= 1 for share in shares.values()),
-        note=f"the bounds say little: after {kinds['first'][TRUE].rounds[-1]:,} rounds they are {first[-1]:,.0f} and "
+        note=f"the bounds say little: after {kinds['first'][TRUE_G].rounds[-1]:,} rounds they are {first[-1]:,.0f} and "
         f"{second[-1]:,.0f}",
     )
 
 
 def _order(name: str, kind: str, settings: Mapping[str, Curve], since: int) -> Claim:
-    curve = settings[TRUE]
+    curve = settings[TRUE_G]
     scaled = curve.values[:, [curve.rounds.index(since), -1]] / np.sqrt([since, curve.rounds[-1]])
     growth = Curve((1,), scaled[:, 1:] - scaled[:, :1])
     rise, error = growth.at(1)
@@ -172,7 +172,7 @@ def _order(name: str, kind: str, settings: Mapping[str, Curve], since: int) -> C
         paper="O(√T)",
         measured=f"divided by √T, {scaled[:, 0].mean():.2f} after {since:,} rounds and "
         f"{scaled[:, 1].mean():.2f} after {curve.rounds[-1]:,}; in full at the end: {ends}",
-        holds=bool(rise <= 2 * error) if np.isfinite(error) and curve.rounds[-1] >= ENOUGH else None,
+        holds=bool(rise <= 2 * error) if np.isfinite(error) and curve.rounds[-1] >= LARGE_T_ROUNDS else None,
         note="below zero: one fixed blend cannot follow a truth that goes on moving, and p_t can" if below else "",
     )
 
@@ -221,10 +221,10 @@ def _bounded(curves: Curves, ceilings: Mapping[str, Mapping[str, Sequence[float]
     sheet, (axes,) = figures.new_figure()
     name = next(iter(curves))
     for kind, colour, shape in zip(REGRETS, figures.COLOURS, SHAPES, strict=False):
-        curve = curves[name][kind][TRUE]
-        shown = curve.mean > 0
+        curve = curves[name][kind][TRUE_G]
+        positive = curve.mean > 0
         rounds = np.array(curve.rounds)
-        axes.plot(rounds[shown], curve.mean[shown], f"-{shape}", color=colour, linewidth=1.8, label=REGRETS[kind])
+        axes.plot(rounds[positive], curve.mean[positive], f"-{shape}", color=colour, linewidth=1.8, label=REGRETS[kind])
     axes.plot(rounds, np.sqrt(rounds), ":", color=figures.INK, linewidth=1.4, label="√T, for the slope")
     axes.plot(rounds, ceilings[name]["second"], "--", color=figures.INK, linewidth=1.4, label="bound of Theorem 2")
     axes.set_xscale("log")

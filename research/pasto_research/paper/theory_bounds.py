@@ -45,7 +45,7 @@ class Constants:
 
     @classmethod
     def of(cls, objective: Objective, truth: Any, baseline: Any = None) -> Self:
-        """The constants of a weighted goal under soft guardrails, given the truth (metrics, candidates).
+        """Return the constants of a weighted goal under soft guardrails, given the true means (metrics, candidates).
 
         G and G_f are the largest norms over the metrics that blends can have, {μp : p in the simplex}, the hull of the
         candidates. Exact with one guardrail, or where goal and guardrails all pull the same way; otherwise an upper
@@ -149,7 +149,7 @@ def _checked(objective: Objective, form: NormalForm, truth: Any) -> FloatArray:
 
 
 def _largest(goal: FloatArray, pulls: FloatArray, breaches: FloatArray) -> float:
-    """The largest ‖goal + breach · pulls‖ over blends, given the candidates' breaches (guardrails, candidates).
+    """Return the largest ‖goal + breach · pulls‖ over blends, given the candidates' breaches (guardrails, candidates).
 
     The norm is convex in the breach. Where it also rises with every breach it is convex in p, so a candidate has the
     largest. Elsewhere no blend exceeds the corners of the box of breaches; with one guardrail these are candidates.

@@ -1,4 +1,4 @@
-"""Metric definitions, and what events make of them: mean and covariance by arm and candidate."""
+"""Metrics: their definitions, and the measurement of rounds as mean and covariance by arm and candidate."""
 
 from pasto.metrics.definitions import Column, Condition, Covariate, Metric
 from pasto.metrics.engines import ENGINES, CovariateWindow, Engine, MeasureRequest

@@ -1,4 +1,4 @@
-"""What a metric is: which events it reads, what it makes of one unit's, and between which bounds."""
+"""Metric definitions: the events that a metric reads, their aggregate per unit, and its bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Comparison = Literal["=", "!=", "<", "<=", ">", ">=", "in"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What an event's field must be for the event to count; an event without the field does not.
+    """Condition on a field that an event must meet to count; an event without the field does not count.
 
     >>> Condition("surface", "in", ("home", "search")).comparison
     'in'
@@ -22,12 +22,12 @@ class Condition:
     field: str
     comparison: Comparison
     values: tuple[Value, ...]
-    """One value, or for "in" several; a number, a text and a bool never equal one another."""
+    """One value, or several for "in"; a number, a text and a bool are never equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One number per unit: the linear piece that metrics are made of.
+    """One number per unit: the linear part of which metrics consist.
 
     >>> Column("watch_time", "watch", "seconds", "sum", 0.0, 7200.0).high
     7200.0
@@ -36,23 +36,23 @@ class Column:
     name: str
     event: str
     value: str | None
-    """The field that holds an event's number; None where events are only counted."""
+    """Field with the number of an event; None if events are only counted."""
     aggregate: Aggregate
     low: float | None = None
-    """A unit's number is raised to it, and that is counted."""
+    """Smaller numbers of a unit are clipped to it, and counted as clipped."""
     high: float | None = None
-    """A unit's number is cut down to it, and that is counted."""
+    """Greater numbers of a unit are clipped to it, and counted as clipped."""
     where: tuple[Condition, ...] = ()
     by: str | None = None
-    """For "last": the field that says which event is the latest; of several the one with the largest value."""
+    """For "last": the field whose largest value marks the latest event."""
     window: float | None = None
-    """Seconds after the unit's first exposure of the round in which events count; None for all of the round's."""
+    """Seconds after the unit's first exposure of the round in which events count; None for the whole round."""
     lookback: float | None = None
-    """Makes it a covariate: instead of the round's events, those of so many seconds before it are read."""
+    """Makes it a covariate: it reads the events of so many seconds before the round instead of the round's."""
 
     @property
     def reach(self) -> tuple[float | None, float | None]:
-        """The lowest and the highest number that a unit can have; None where that is not known.
+        """Lowest and highest number that a unit can have; None if unknown.
 
         >>> Column("likes", "like", None, "count").reach, Column("seconds", "watch", "seconds", "sum").reach
         ((0.0, None), (None, None))
@@ -69,36 +69,36 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Covariate:
-    """What a metric is adjusted by: what its units did before the round, which no decision of the round can change."""
+    """Covariate that adjusts a metric: the behaviour of its units before the round, which no decision can change."""
 
     metric: str
-    """The metric whose definition it takes; most often the adjusted one itself."""
+    """Metric whose definition it uses; usually the adjusted one itself."""
     lookback: float
     """Seconds."""
     columns: tuple[Column, ...] = ()
-    """One, or for a ratio two, each with the look-back."""
+    """One column, or two for a ratio, each with the look-back."""
     cap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What a study measures and people see: a column's mean over units, or the ratio of two such means."""
+    """Metric of a study: the mean of a column over units, or the ratio of two such means."""
 
     name: str
     numerator: Column
     denominator: Column | None = None
-    """Of a ratio; None for a plain metric."""
+    """Denominator of a ratio; None for a mean."""
     lower_is_better: bool = False
     covariate: Covariate | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns it is made of."""
+        """Columns of which it consists."""
         return (self.numerator,) if self.denominator is None else (self.numerator, self.denominator)
 
     @property
     def reach(self) -> tuple[float | None, float | None]:
-        """Between which the metric lies whatever happens; None where that is not known.
+        """Lowest and highest possible value of the metric; None if unknown.
 
         >>> likes, views = (Column(name, name, None, "count", 0.0, 9.0) for name in ("likes", "views"))
         >>> Metric("likes", likes).reach, Metric("rate", likes, views).reach
@@ -112,5 +112,5 @@ class Metric:
 
     @property
     def bounded(self) -> bool:
-        """Whether every column's values lie between two stated bounds."""
+        """True if every column has a low and a high bound."""
         return all(column.low is not None and column.high is not None for column in self.columns)

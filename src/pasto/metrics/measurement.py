@@ -1,4 +1,4 @@
-"""From events to moments, on the engine where the events are."""
+"""Measurement of a round: from events to moments, on the engine that has the events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from pasto.errors import OptionError
 from pasto.metrics.definitions import Column
-from pasto.metrics.engines import ENGINES, CovariateWindow, MeasureRequest, duckdb, postgres, spark
+from pasto.metrics.engines import ENGINES, CovariateWindow, MeasureRequest
+from pasto.metrics.engines.base import TableEngine
 from pasto.metrics.moments import Moments
 from pasto.metrics.sources.table_check import find_problems, kind_of, read_types
 from pasto.metrics.sources.team_tables import TeamTables, team_relations
@@ -29,30 +30,23 @@ def measure(
 ) -> tuple[Moments, ...]:
     """Measure one round: the units exposed under a policy in (after, until], by arm and candidate.
 
-    Each unit's events are aggregated first, units without events count 0, and a column's bounds are applied to the
-    unit's number. Events that are excluded, of another version or outside the span do not exist. The answer does not
-    depend on the order in which events arrived, to the last bit. A window lasts from when the unit's first exposure was
-    received to when the event was. Columns that look back read the units' events in `before`, of whatever version.
+    Each unit's events are aggregated first; units without events count 0, and a column's bounds are applied to the
+    unit's number. Events that are excluded, of another version or outside the span do not count. The result is the same
+    to the last bit for every order of arrival. A window lasts from the reception of the unit's first exposure to that
+    of the event. Columns that look back read the units' events in `before`, of any version.
     """
     if dialect not in ENGINES:
         raise OptionError(f"no engine measures {dialect!r}; there are {', '.join(ENGINES)}")
     if not columns:
         raise OptionError("there is no column to measure; give at least one")
-    looking = next((column.name for column in columns if column.lookback is not None), None)
-    if looking is not None and before is None:
-        raise OptionError(f"the column {looking!r} looks back, and nothing says where the past ends; give `before`")
+    lookback_column = next((column.name for column in columns if column.lookback is not None), None)
+    if lookback_column is not None and before is None:
+        raise OptionError(
+            f"the column {lookback_column!r} looks back, and `before` is missing; give the window that it reads"
+        )
     if before is not None and before.until > after:
-        raise OptionError(f"the past ends at {before.until}, behind the round's beginning at {after}; it must not")
-    return ENGINES[dialect](connection, MeasureRequest(study, version, after, until, tuple(columns), before))
-
-
-_MEASURE = {
-    "duckdb": duckdb.measure_relation,
-    "postgres": postgres.measure_relation,
-    "spark": spark.measure_relation,
-}
-
-_PLAN = {"duckdb": duckdb.plan_relation, "postgres": postgres.plan_relation, "spark": spark.plan_relation}
+        raise OptionError(f"before.until must be at most {after}, the start of the round, got {before.until}")
+    return ENGINES[dialect].measure(connection, MeasureRequest(study, version, after, until, tuple(columns), before))
 
 
 def measure_tables(
@@ -63,47 +57,48 @@ def measure_tables(
     columns: tuple[Column, ...],
     since: int | None = None,
 ) -> tuple[Moments, ...]:
-    """The moments of every cell of a policy, from a team's exposures and events.
+    """Return the moments of every cell of a policy, from a team's exposures and events.
 
-    `connection` is a DuckDB or PostgreSQL connection, or a Spark session, and `dialect` says which. Covariates end
-    before a unit's first exposure since the version `since`, the first that dealt units as this policy does. BadOption
-    names every column that is missing or does not fit.
+    `connection` is a DuckDB or PostgreSQL connection, or a Spark session; `dialect` is the name of its engine.
+    Covariates end before a unit's first exposure since the version `since`, the first that assigned units as this
+    policy does. OptionError names every column that is missing or does not fit.
     """
-    draft, relation = _relation(connection, dialect, tables, policy, columns, since)
-    return _MEASURE[dialect](connection, draft, relation, columns)
+    engine, query, relation = _build_relation(connection, dialect, tables, policy, columns, since)
+    return engine.measure(connection, query, relation, columns)
 
 
 def plan_tables(
     connection: Any, dialect: str, tables: TeamTables, policy: PublishedPolicy, columns: tuple[Column, ...]
 ) -> None:
-    """Have the engine plan the query of `measure_tables` without running it; it raises what would fail."""
-    draft, relation = _relation(connection, dialect, tables, policy, columns, policy.version)
-    _PLAN[dialect](connection, draft, relation, columns)
+    """Plan the query of `measure_tables` without running it; raises what would fail."""
+    engine, query, relation = _build_relation(connection, dialect, tables, policy, columns, policy.version)
+    engine.plan(connection, query, relation, columns)
 
 
-def _relation(
+def _build_relation(
     connection: Any,
     dialect: str,
     tables: TeamTables,
     policy: PublishedPolicy,
     columns: tuple[Column, ...],
     since: int | None,
-) -> tuple[QueryBuilder, Relation]:
-    if dialect not in DIALECTS:
-        raise OptionError(f"no engine reads tables of {dialect!r}; there are {', '.join(DIALECTS)}")
+) -> tuple[TableEngine, QueryBuilder, Relation]:
+    engines = {name: engine.tables for name, engine in ENGINES.items() if engine.tables is not None}
+    if dialect not in engines:
+        raise OptionError(f"no engine reads tables of {dialect!r}; there are {', '.join(sorted(engines))}")
     if not columns:
         raise OptionError("there is no column to measure; give at least one")
-    draft = QueryBuilder(DIALECTS[dialect])
+    query = QueryBuilder(DIALECTS[dialect])
     names = [tables.exposures.table, *(table.table for table in tables.events)]
-    types = {name: read_types(connection, draft, name) for name in names}
+    types = {name: read_types(connection, query, name) for name in names}
     if problems := find_problems(tables, columns, types):
         raise OptionError("; ".join(f"{path} {problem}" for path, problem in problems.items()))
-    kinds = {name: _kinds(found) for name, found in types.items()}
-    return draft, team_relations(draft, tables, policy, columns, kinds, since)
+    kinds = {name: _read_kinds(sql_types) for name, sql_types in types.items()}
+    return engines[dialect], query, team_relations(query, tables, policy, columns, kinds, since)
 
 
-def _kinds(types: dict[str, str]) -> dict[str, Kind]:
-    """What the columns hold; columns of other kinds, such as times, are not fields."""
+def _read_kinds(types: dict[str, str]) -> dict[str, Kind]:
+    """Return the kind of each column; columns of other kinds, such as times, are not fields."""
     kinds: dict[str, Kind] = {}
     for name, sql_type in types.items():
         kind = kind_of(sql_type)

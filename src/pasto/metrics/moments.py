@@ -1,4 +1,4 @@
-"""What a round measured in one cell: units, mean, and centred sums of products."""
+"""Moments of a cell: its units, their mean, and their centred sums of products."""
 
 from __future__ import annotations
 
@@ -15,21 +15,26 @@ Matrix = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The units of one arm on one candidate, as numbers that lose no digits when a mean dwarfs its deviation."""
+    """Sums over the units of one arm and candidate, for C columns.
+
+    With x_u the numbers of unit u, of shape (C,), and n units: mean = Σ x_u / n, of shape (C,), and
+    cross = Σ (x_u − mean)(x_u − mean)ᵀ, of shape (C, C). The covariance of a unit is cross / (n − 1), that of the mean
+    cross / (n − 1) / n. Centred sums lose no digits if a mean is much larger than its deviation.
+    """
 
     arm: str
     candidate: int
     units: int
     mean: tuple[float, ...]
-    """Over units, one number a column."""
+    """(C,): mean over units."""
     cross: Matrix
-    """Σ (x − mean)(x − mean)ᵀ over units."""
+    """(C, C): Σ (x − mean)(x − mean)ᵀ over units."""
     clipped: tuple[int, ...]
-    """By column: units whose number lay outside the stated range and was moved to its end."""
+    """(C,): units whose number was outside the range of the column, and was clipped."""
 
 
 def build_moments(arm: str, candidate: int, values: FloatArray, clipped: Sequence[int]) -> Moments:
-    """The moments of one cell's values, (units, columns), in the order of their rows.
+    """Return the moments of one cell's values, of shape (units, columns), added in the order of their rows.
 
     >>> import numpy as np
     >>> build_moments("learner", 0, np.array([[1.0, 0.0], [3.0, 2.0]]), (0, 0)).cross
@@ -39,8 +44,8 @@ def build_moments(arm: str, candidate: int, values: FloatArray, clipped: Sequenc
     rows = np.ascontiguousarray(values.T)
     rough = rows.sum(axis=1) / units
     centred = rows - rough[:, None]
-    left = centred.sum(axis=1) / units  # what rounding left of the mean
-    mean, centred = rough + left, centred - left[:, None]
+    correction = centred.sum(axis=1) / units  # rounding error of the mean
+    mean, centred = rough + correction, centred - correction[:, None]
     cross = np.empty((columns, columns))
     for i in range(columns):
         cross[i, i:] = cross[i:, i] = (centred[i] * centred[i:]).sum(axis=1)
@@ -50,12 +55,13 @@ def build_moments(arm: str, candidate: int, values: FloatArray, clipped: Sequenc
 
 
 def covariances(measured: Sequence[Moments]) -> tuple[Matrix | None, ...]:
-    """The covariance of each cell's mean; a cell of one unit takes what a unit of the whole round varies by.
+    """Return the covariance (C, C) of each cell's mean: cross / (n − 1) / n.
 
-    None for every cell where no cell has two units.
+    A cell of one unit takes the pooled covariance of a unit of the round: Σ cross / Σ (n − 1) over cells. None for
+    every cell if no cell has two units.
 
-    >>> one = Moments("learner", 0, 2, (2.0,), ((2.0,),), (0,))
-    >>> covariances([one, Moments("learner", 1, 1, (5.0,), ((0.0,),), (0,))])
+    >>> pair = Moments("learner", 0, 2, (2.0,), ((2.0,),), (0,))
+    >>> covariances([pair, Moments("learner", 1, 1, (5.0,), ((0.0,),), (0,))])
     (((1.0,),), ((2.0,),))
     """
     freedom = sum(cell.units - 1 for cell in measured)
@@ -70,28 +76,29 @@ def covariances(measured: Sequence[Moments]) -> tuple[Matrix | None, ...]:
     )
 
 
-DIGITS = 1e-9
-"""Up to which part two engines' sums must agree."""
+MAX_RELATIVE_DIFFERENCE = 1e-9
+"""Largest difference between the sums of two engines, relative to their scale."""
 
 
 def moments_match(recorded: Sequence[Moments], measured: Sequence[Moments]) -> bool:
-    """Whether two engines measured the same, but for the last digits.
+    """Return whether two measurements are the same except for the last digits.
 
-    >>> one, other = (Moments("control", 0, 3, (mean,), ((2.0,),), (0,)) for mean in (0.3, 0.1 + 0.2))
-    >>> one == other, moments_match([one], [other])
+    >>> first, second = (Moments("control", 0, 3, (mean,), ((2.0,),), (0,)) for mean in (0.3, 0.1 + 0.2))
+    >>> first == second, moments_match([first], [second])
     (False, True)
     """
-    if [_cell(one) for one in recorded] != [_cell(one) for one in measured]:
+    if list(map(_cell_key, recorded)) != list(map(_cell_key, measured)):
         return False
-    for one, other in zip(recorded, measured, strict=True):
-        spread = np.sqrt(np.diag(one.cross) / one.units)
-        scale = np.abs(one.mean) + spread
-        if not (np.abs(np.subtract(one.mean, other.mean)) <= DIGITS * scale).all():
+    for first, second in zip(recorded, measured, strict=True):
+        deviation = np.sqrt(np.diag(first.cross) / first.units)
+        scale = np.abs(first.mean) + deviation
+        if not (np.abs(np.subtract(first.mean, second.mean)) <= MAX_RELATIVE_DIFFERENCE * scale).all():
             return False
-        if not (np.abs(np.subtract(one.cross, other.cross)) <= DIGITS * one.units * np.outer(scale, scale)).all():
+        cross_scale = first.units * np.outer(scale, scale)
+        if not (np.abs(np.subtract(first.cross, second.cross)) <= MAX_RELATIVE_DIFFERENCE * cross_scale).all():
             return False
     return True
 
 
-def _cell(one: Moments) -> tuple[Any, ...]:
-    return one.arm, one.candidate, one.units, one.clipped
+def _cell_key(cell: Moments) -> tuple[Any, ...]:
+    return cell.arm, cell.candidate, cell.units, cell.clipped

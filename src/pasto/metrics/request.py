@@ -1,4 +1,4 @@
-"""What is asked of an engine: which units of which policy, and which columns."""
+"""Measure request: the units and the columns that an engine measures."""
 
 from __future__ import annotations
 
@@ -7,52 +7,60 @@ from dataclasses import dataclass
 from pasto.metrics.definitions import Column
 
 SEPARATOR, OTHER_SOURCES = "\x1f", "\x1e"
-"""Between the parts of a sender's label, and in the place of a source that is not told apart."""
+"""Characters between the parts of a sender label, and in the place of sources that are not listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CovariateWindow:
-    """The part of the log that covariates are made of: all of it was written before the units were dealt."""
+    """Part of the log (after, until] that covariates read: all of it was written before the units were assigned."""
 
     after: int
-    """It begins behind this sequence…"""
+    """Last sequence before the window."""
     until: int
-    """…and ends with this one."""
+    """Last sequence of the window."""
     at: float
-    """When the units were dealt, in seconds since 1970: a column looks back from here."""
+    """Time of the assignment, in seconds since 1970: a column looks back from here."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureRequest:
-    """The units exposed under one policy in a span of the store's sequence, and the columns wanted of them."""
+    """Units exposed under one policy in the span (after, until] of the store's sequence, and the columns to measure.
+
+    An engine computes x_uc for each exposed unit u and column c: the column's aggregate of the unit's events, 0 if it
+    has none, clipped to [low, high]. Per cell (arm, candidate) with n units and C = len(columns), it returns
+    `Moments`: mean of shape (C,) and cross of shape (C, C).
+
+    Excluded events, other versions and other sequences do not count. Columns with a look-back read the events of the
+    same units in `before`, of any version.
+    """
 
     study: int
     version: int
     after: int
-    """The span begins behind this sequence…"""
+    """Last sequence before the span."""
     until: int
-    """…and ends with this one."""
+    """Last sequence of the span."""
     columns: tuple[Column, ...]
     before: CovariateWindow | None = None
-    """Needed where a column looks back."""
+    """Required if a column looks back."""
     sources: tuple[str, ...] | None = None
-    """Sources to tell apart, if units are measured by sender: arms are then labels of `sender_label`."""
+    """Sources to measure one by one, if units are measured by sender: arms are then labels of `sender_label`."""
 
     @property
     def events(self) -> list[str]:
-        """The names of the events that the columns read."""
+        """Names of the events that the columns read."""
         return sorted({column.event for column in self.columns})
 
     @property
     def timed(self) -> bool:
-        """Whether any column counts time."""
+        """True if any column has a window or a look-back."""
         return any(column.span != (None, None) for column in self.columns)
 
     @property
     def past(self) -> CovariateWindow:
-        """The part of the log before the round; empty where no column looks back."""
-        looking = any(column.lookback is not None for column in self.columns)
-        return self.before if looking and self.before is not None else CovariateWindow(0, 0, 0.0)
+        """Part of the log before the round; empty if no column looks back."""
+        has_lookback = any(column.lookback is not None for column in self.columns)
+        return self.before if has_lookback and self.before is not None else CovariateWindow(0, 0, 0.0)
 
 
 def sender_label(separator: str, other: str, listed: str) -> str:

@@ -13,22 +13,22 @@ from pasto.metrics.moments import Moments
 from pasto.metrics.request import OTHER_SOURCES, split_label
 
 STORES = ("sqlite", "postgres")
-"""Engines that know who sent an event."""
+"""Engines whose events have senders."""
 MAX_SOURCES = 20
-"""Sources that are told apart in a round, those with most exposures."""
+"""Most sources that are measured one by one in a round, those with most exposures."""
 
 _SPAN = "study = {0} AND version = {0} AND sequence > {0} AND sequence <= {0} AND excluded = 0 AND unit <> ''"
 _SQLITE_SPAN = "+study = ? AND +version = ? AND sequence > ? AND sequence <= ? AND excluded = 0 AND unit <> ''"
-"""The pluses keep SQLite from an index over other columns: a round lies together in the sequence."""
+"""The plus signs keep SQLite from other indices: the events of a round are neighbours in the sequence."""
 
 
 class Sender(NamedTuple):
-    """Who sent a unit's exposure."""
+    """Sender of a unit's exposure."""
 
     key: str
     """Prefix of the API key; empty without one."""
     source: str
-    """As the sender calls itself; empty if it has no name, OTHER_SOURCES for all that are not told apart."""
+    """Name that the sender gives itself; empty without one, OTHER_SOURCES for all that are not measured one by one."""
 
 
 def measure_by_sender(
@@ -49,7 +49,7 @@ def measure_by_sender(
     round's own: if there is one sender, they are returned as its.
     """
     if dialect not in STORES:
-        raise OptionError(f"dialect must be one of {', '.join(STORES)}, got {dialect!r}; only stores know senders.")
+        raise OptionError(f"dialect must be one of {', '.join(STORES)}, got {dialect!r}; only stores have senders.")
     span = _SQLITE_SPAN if dialect == "sqlite" else _SPAN.format("%s")
     query = f"SELECT key_prefix, source, count(*) FROM events WHERE {span} AND kind = 0 GROUP BY key_prefix, source"  # noqa: S608 -- our own names
     counts = connection.execute(query, (study, version, after, until)).fetchall()
@@ -64,11 +64,11 @@ def measure_by_sender(
             by_source[source] = by_source.get(source, 0) + count
     largest = sorted(by_source, key=lambda source: (-by_source[source], source))[:MAX_SOURCES]
     request = MeasureRequest(study, version, after, until, tuple(columns), before, tuple(largest))
-    found: dict[Sender, list[Moments]] = {}
-    for cell in ENGINES[dialect](connection, request):
+    cells_by_sender: dict[Sender, list[Moments]] = {}
+    for cell in ENGINES[dialect].measure(connection, request):
         key, source, arm = split_label(cell.arm)
-        found.setdefault(Sender(key, source), []).append(replace(cell, arm=arm))
-    return {sender: tuple(cells) for sender, cells in found.items()}
+        cells_by_sender.setdefault(Sender(key, source), []).append(replace(cell, arm=arm))
+    return {sender: tuple(cells) for sender, cells in cells_by_sender.items()}
 
 
 __all__ = ["MAX_SOURCES", "OTHER_SOURCES", "Sender", "measure_by_sender"]

@@ -1,4 +1,4 @@
-"""`pasto.solve`: from known means and an objective to the best blend."""
+"""Exact solve, `pasto.solve`: from known means and an objective to the best blend."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def _from_table(
             f"{', '.join(map(repr, columns)) or 'nothing'}{_transposed(table, objective)}"
         )
     if names is None or isinstance(names, str):
-        found = table.row_names(names, MeansError, apart_from=objective.metrics)
-        columns = {name: values for name, values in columns.items() if name != found.column}
-        names = found.names
+        row_names = table.row_names(names, MeansError, apart_from=objective.metrics)
+        columns = {name: values for name, values in columns.items() if name != row_names.column}
+        names = row_names.names
     others = [name for name in columns if name not in objective.metrics and not is_text(columns[name])]
     metrics = (*objective.metrics, *others)
     rows = [_numbers(columns[name], f"the means of {name!r}") for name in metrics]

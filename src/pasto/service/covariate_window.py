@@ -1,7 +1,7 @@
-"""Where the past of a round ends, which covariates are made of: before its units were dealt to their arms.
+"""Covariate window: the part of the event log before a round from which its covariates are computed.
 
-Whatever a covariate reads was in the log before the first policy was published that deals units as the round's does. So
-no decision of the round can have changed it, and a lift that is adjusted by it stays what it was.
+The window ends before the first policy that assigns units to arms as the round's policy does. So no decision of the
+round can have changed a covariate, and an adjusted lift estimates the same quantity.
 """
 
 from __future__ import annotations
@@ -17,57 +17,60 @@ from pasto.store import PolicyRow, Store, StudyRow
 
 
 def covariate_window(store: Store, spec: StudySpec, study: int, version: int) -> CovariateWindow | None:
-    """The part of the log that a round's covariates are made of; None where the study has none."""
+    """Return the part of the log for a round's covariates; None if the study has none."""
     longest = max((column.lookback or 0.0 for column in spec.covariates), default=0.0)
     if not longest:
         return None
     first = first_assignments(store, study, version)
-    return CovariateWindow(_begun(store, study, first, longest), first.after_sequence, first.published_at)
+    return CovariateWindow(_find_start(store, study, first, longest), first.after_sequence, first.published_at)
 
 
 def first_assignments(store: Store, study: int, version: int) -> PolicyRow:
-    """The first policy that deals units to arms as a version's does.
+    """Return the first policy that assigns units to arms as a given version does.
 
-    While a study learns, every policy deals anew. In a confirmation and after it units stay in their arm, through
-    pauses too: what they did in one such phase owes something to the arm that they have in the next.
+    While a study learns, every policy assigns units independently. In a confirmation and after it, units keep their
+    arm, even through pauses: their actions in one such phase depend on the arm that they have in the next.
     """
     found = _policy(store, study, version)
-    while _sticky(found) and found.version > 1 and _sticky(earlier := _policy(store, study, found.version - 1)):
+    while _is_sticky(found) and found.version > 1 and _is_sticky(earlier := _policy(store, study, found.version - 1)):
         found = earlier
     return found
 
 
 def needed_from(store: Store, spec: StudySpec, row: StudyRow) -> float:
-    """The time from which events must stay in the store, for covariates of rounds that are to be measured yet.
+    """Return the time from which events must stay in the store for covariates of rounds that are not measured yet.
 
-    Infinite where none will be.
+    Infinite if there are none.
     """
     longest = max((column.lookback or 0.0 for column in spec.covariates), default=0.0)
     if not longest or not row.version or row.state == "archived":
         return math.inf
     details = StudyState.from_text(row.details)
-    open_rounds = [one.round for one in details.waiting] + [one.waiting.round for one in details.correctable]
+    open_rounds = [entry.round for entry in details.waiting] + [entry.waiting.round for entry in details.correctable]
     versions = [row.version, *open_rounds]
     return min(first_assignments(store, row.number, version).published_at for version in versions) - longest
 
 
-def lacks_events(store: Store, row: StudyRow, past: CovariateWindow) -> bool:
-    """Return whether some events of a past are not in the store any more: archived, or of a unit that was forgotten."""
-    return bool(store.list_archived_spans(row.number, past.after, past.until)) or count_forgotten(store, row, past) > 0
+def lacks_events(store: Store, row: StudyRow, window: CovariateWindow) -> bool:
+    """Return whether some events of a window are not in the store any more: archived, or of an erased unit."""
+    return (
+        bool(store.list_archived_spans(row.number, window.after, window.until))
+        or count_forgotten(store, row, window) > 0
+    )
 
 
-def count_forgotten(store: Store, row: StudyRow, past: CovariateWindow) -> int:
-    """Return how many events of a past are of units that were forgotten."""
+def count_forgotten(store: Store, row: StudyRow, window: CovariateWindow) -> int:
+    """Return the number of events in a window that belong to erased units."""
     query = "SELECT count(*) FROM events WHERE study = ? AND sequence > ? AND sequence <= ? AND unit = ''"
     with store.read_transaction() as source:
         found = source.execute(
-            query.replace("?", "%s") if store.dialect == "postgres" else query, (row.number, past.after, past.until)
+            query.replace("?", "%s") if store.dialect == "postgres" else query, (row.number, window.after, window.until)
         ).fetchone()
     return int(found[0])
 
 
-def _begun(store: Store, study: int, first: PolicyRow, longest: float) -> int:
-    """A sequence up to which everything is too old: that of the last policy that was published before the look-back."""
+def _find_start(store: Store, study: int, first: PolicyRow, longest: float) -> int:
+    """Return the sequence number at which the look-back starts: that of the last policy published before it."""
     low, high = 1, first.version
     since = first.published_at - longest
     while low < high:
@@ -79,7 +82,7 @@ def _begun(store: Store, study: int, first: PolicyRow, longest: float) -> int:
     return _policy(store, study, low).after_sequence
 
 
-def _sticky(policy: PolicyRow) -> bool:
+def _is_sticky(policy: PolicyRow) -> bool:
     return bool(json.loads(policy.document)["mode"] == "sticky")
 
 

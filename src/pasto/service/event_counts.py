@@ -1,4 +1,4 @@
-"""What is counted of a study's events: books by policy, numbered senders, and all of it as a note to go on from."""
+"""Event counts of a study: by policy, by candidate and by sender, and their text for the store."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ FORMAT = 2
 
 @dataclass(slots=True)
 class PolicyCounts:
-    """One policy's events so far, by candidate."""
+    """Events of one policy so far, by candidate."""
 
     logged: Counter[int | None] = field(default_factory=Counter)
-    """Exposures, excluded ones too."""
+    """Exposures, including excluded ones."""
     excluded: Counter[int | None] = field(default_factory=Counter)
     """Exposures by fallback or override."""
     numbered: Counter[int | None] = field(default_factory=Counter)
-    """Exposures of senders that number their events, and so keep tallies."""
+    """Exposures of senders that number their events, and so send exposure counts."""
     arms: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: PolicyCounts) -> None:
-        """Add the counts of another."""
+        """Add the counts of another policy."""
         self.logged.update(other.logged)
         self.excluded.update(other.excluded)
         self.numbered.update(other.numbered)
         self.arms.update(other.arms)
 
     def written(self) -> list[Any]:
-        """As plain JSON."""
+        """Return the counts as plain JSON."""
         lines = [[k, self.logged[k], self.excluded[k], self.numbered[k]] for k in self.logged]
         return [lines, dict(self.arms)]
 
     @classmethod
     def read(cls, written: list[Any]) -> PolicyCounts:
-        """What `written` made.
+        """Read the JSON of `written`.
 
         >>> PolicyCounts.read([[[3, 7, 1, 0], [None, 2, 2, 2]], {"learner": 9}]).excluded[None]
         2
@@ -51,7 +51,7 @@ class PolicyCounts:
 
 @dataclass(slots=True)
 class SenderStream:
-    """One numbered stream.
+    """Numbered events of one sender.
 
     >>> SenderStream(events=9, first=1, last=12).missing
     3
@@ -63,39 +63,39 @@ class SenderStream:
 
     @property
     def missing(self) -> int:
-        """Numbers up to its last that never came: lost, or dropped by the sender; streams begin at 0 or 1."""
+        """Numbers up to the last one that never arrived: lost, or dropped by the sender; numbers start at 0 or 1."""
         return max(0, self.last - min(self.first, 1) + 1 - self.events)
 
 
 @dataclass(slots=True)
 class EventCounts:
-    """All that is counted of one study."""
+    """All counts of one study."""
 
     until: int | None = None
-    """The last event counted; None before the first look, which begins with the study and not with the store."""
+    """Last counted event; None before the first refresh, which starts at the study's first event."""
     closed: int = 0
-    """The last close that was looked at."""
+    """Last close that was read."""
     observed: dict[int, int] = field(default_factory=dict)
-    """By policy version: the last event that was seen when its round was learned."""
+    """Last event of the learned measurement, by policy version."""
     unsettled: dict[int, int] = field(default_factory=dict)
-    """Those of them whose late events are not in the books yet."""
+    """Those versions whose late events are not counted yet."""
     events: Counter[str] = field(default_factory=Counter)
     candidates: PolicyCounts = field(default_factory=PolicyCounts)
     versions: dict[int, PolicyCounts] = field(default_factory=dict)
     senders: dict[str, SenderStream] = field(default_factory=dict)
     by_key: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By the prefix of an API key, empty without one: exposures and metric events."""
+    """Exposures and metric events by the prefix of an API key; empty without one."""
     by_source: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The same by the sender's own name."""
+    """Exposures and metric events by the sender's own name."""
     late: dict[int, Counter[tuple[str, str]]] = field(default_factory=dict)
-    """By round: events behind the mark up to which it was learned, by kind and arm."""
+    """Events after the learned measurement of a round, by round, then by kind and arm."""
     clipped: Counter[int] = field(default_factory=Counter)
-    """By column: units whose number was cut to the stated range, in all rounds learned."""
+    """Units whose number was cut to the declared range, by column, in all learned rounds."""
     correctable: dict[int, Counter[int]] = field(default_factory=dict)
-    """The same by round, of rounds that are open to correction: nothing comes too late for those yet."""
+    """Clipped units of correctable rounds, by round: no event is too late for these yet."""
 
     def text(self) -> str:
-        """As a note that a store keeps."""
+        """Return the counts as text for a note in the store."""
         plain = {
             "format": FORMAT,
             "until": self.until,
@@ -105,7 +105,7 @@ class EventCounts:
             "events": dict(self.events),
             "candidates": self.candidates.written(),
             "versions": [[version, book.written()] for version, book in self.versions.items()],
-            "senders": {name: [one.events, one.first, one.last] for name, one in self.senders.items()},
+            "senders": {name: [stream.events, stream.first, stream.last] for name, stream in self.senders.items()},
             "by_key": self.by_key,
             "by_source": self.by_source,
             "late": [[round, [[*key, count] for key, count in counts.items()]] for round, counts in self.late.items()],
@@ -116,7 +116,7 @@ class EventCounts:
 
     @classmethod
     def from_text(cls, text: str) -> EventCounts | None:
-        """What a note says; None where it was written in another form, and is better counted again.
+        """Read the text of a note; None if it has another format, so that events must be counted again.
 
         >>> EventCounts.from_text(EventCounts(until=7, closed=2, clipped=Counter({0: 3})).text()).clipped[0]
         3

@@ -1,4 +1,4 @@
-"""The books: what senders say they decided beside what was logged, and what came too late to be learned."""
+"""Event ledger: logged events compared with the counts that senders report, and the events that arrived too late."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from pasto.store.statements import LAST_SEQUENCE
 
 MAX_SENDER_LINES = 20
 """Senders that have a line of their own; the rest are summed."""
-SHOWN = 20
-"""Policies whose books are shown, the latest ones."""
-KEPT = 64
-"""Policies whose books are kept open, the latest ones; the totals are of all."""
-MOST_SENDERS = 10_000
-"""Numbered senders that are followed; the longest silent ones are let go first."""
-AT_ONCE = 20
+MAX_LISTED = 20
+"""Latest policies, rounds and gaps that a report lists."""
+MAX_COUNTED_POLICIES = 64
+"""Latest policies that are counted one by one; the totals contain all."""
+MAX_SENDERS = 10_000
+"""Senders that are counted one by one; those without events for the longest time are removed first."""
+PAGE_CLOSES = 20
 """Closes that are read at a time."""
-NOTED_ROUNDS = 64
-"""Closes after which a note of the books is left in the store, so that a restart does not count from the beginning."""
-NOTED_EVENTS = 100_000
-"""The same in events of the store."""
-MARKS = 1_000
-"""Policies whose late events one question asks for."""
-SPAN = 1_000_000
-"""Events of the store that are read at a time, so that no question takes a database long."""
+SAVE_CLOSES = 64
+"""Closes after which the counts are saved, so that a restart does not count from the beginning."""
+SAVE_EVENTS = 100_000
+"""Events after which the counts are saved."""
+QUERY_POLICIES = 1_000
+"""Policies whose late events one query counts."""
+QUERY_EVENTS = 1_000_000
+"""Events that one query reads, so that no query takes a database long."""
 UNCREDITED, OLDER = -1, -2
 """Versions in the counts of archived events: of metric events of no policy, and of exposures of old policies."""
 
@@ -48,7 +48,7 @@ SELECT source, COUNT(*), MIN(position), MAX(position)
 FROM events WHERE study = ? AND sequence > ? AND sequence <= ? AND source IS NOT NULL AND position IS NOT NULL
 GROUP BY source ORDER BY source
 """
-# What was deleted because the archive holds it, counted: in all, and the last sequence of it.
+# Counts of events that were deleted because the archive holds them, and their last sequence number.
 _ARCHIVED_LAST = "SELECT COALESCE(MAX(last_sequence), 0) FROM archived_spans WHERE study = ?"
 _ARCHIVED_COUNTS = """
 SELECT kind, version, candidate, arm, excluded, numbered, events FROM archived_event_counts WHERE study = ?
@@ -64,7 +64,7 @@ SELECT key_prefix, source, kind, COUNT(*)
 FROM events WHERE study = ? AND sequence > ? AND sequence <= ?
 GROUP BY key_prefix, source, kind ORDER BY source, key_prefix, kind
 """
-# Events are gone through once, however many rounds they belong to: SQLite keeps the order of a cross join.
+# Events are read once, for any number of rounds: SQLite keeps the order of a cross join.
 _LATE = """
 WITH marks(version, mark) AS (VALUES {marks})
 SELECT events.version, kind, arm, COUNT(*)
@@ -75,190 +75,189 @@ GROUP BY events.version, kind, arm
 
 
 class EventLedger:
-    """The books of one study, brought up to date by reading each event once.
+    """Event counts of one study, refreshed by reading each event once.
 
-    Everything is counted from the store's own log, and from the counts of what was deleted of it. So books of two nodes
+    Everything is counted from the store's own log, and from the counts of deleted events. So the counts of two nodes
     agree, and a restart loses nothing.
     """
 
     def __init__(self, store: Store, study: int) -> None:
         self._store = store
         self._study = study
-        self.books: EventCounts | None = None
-        """None before the first look."""
-        self._noted = 0, 0
-        """Up to which close and event a note is in the store."""
+        self.counts: EventCounts | None = None
+        """None before the first refresh."""
+        self._saved = 0, 0
+        """Last close and event of the saved counts."""
         self._lock = Lock()
 
     def summarize(
         self, names: Sequence[str], columns: Sequence[str], record: SenderRecord | None = None
     ) -> dict[str, Any]:
-        """Count new events and return all counts; `record` has the senders of rounds that were learned."""
+        """Refresh the counts and return them in JSON; `record` has the senders of learned rounds."""
         with self._lock:
-            books = self._refresh()
+            counts = self._refresh()
             return {
-                "events": {kind: books.events[kind] for kind in ("exposures", "metrics", "excluded", "uncredited")},
-                "candidates": _lines(names, books.candidates),
-                "versions": [self._version(version, names) for version in sorted(books.versions)[-SHOWN:]],
-                "senders": _senders(books, self._store.list_rejections_by_source(self._study)),
+                "events": {kind: counts.events[kind] for kind in ("exposures", "metrics", "excluded", "uncredited")},
+                "candidates": _lines(names, counts.candidates),
+                "versions": [self._version(version, names) for version in sorted(counts.versions)[-MAX_LISTED:]],
+                "senders": _senders(counts, self._store.list_rejections_by_source(self._study)),
                 "rejected": rejected_events(self._store, self._study),
-                **self._by_sender(books, record, columns),
+                **self._by_sender(counts, record, columns),
                 "late": {
-                    "events": sum(sum(late.values()) for late in books.late.values()),
-                    "rounds": [_late(one, books.late[one]) for one in sorted(books.late)[-SHOWN:]],
+                    "events": sum(sum(late.values()) for late in counts.late.values()),
+                    "rounds": [_late_line(number, counts.late[number]) for number in sorted(counts.late)[-MAX_LISTED:]],
                 },
-                "clipped": {name: books.clipped[place] for place, name in enumerate(columns)},
+                "clipped": {name: counts.clipped[place] for place, name in enumerate(columns)},
             }
 
     def keep_up(self) -> None:
-        """Bring the books up to date, so that whoever looks at them later does not wait."""
+        """Refresh the counts, so that a later report does not wait."""
         with self._lock:
             self._refresh()
 
     def _refresh(self) -> EventCounts:
-        """Read on to the last event, some at a time: each part is in the books whole, or not at all.
+        """Read on to the last event in parts, each of which is counted completely or not at all.
 
-        All parts are of one moment, so that nothing is archived between two of them.
+        All parts belong to one transaction, so that no event is archived between two of them.
         """
         last = self._store.read_high_water(self._study)
-        if self.books is None:
-            self.books = self._begun(last)
+        if self.counts is None:
+            self.counts = self._load(last)
         with self._store.read_transaction() as connection:
             ((archived,),) = self._rows(connection, _ARCHIVED_LAST)
-            if archived > (self.books.until or 0):  # deleted before these books had counted it
-                self.books = self._from_archived(connection)
-            books = self.books
-            since = books.until or 0
+            if archived > (self.counts.until or 0):  # deleted before it was counted here
+                self.counts = self._from_archived(connection)
+            counts = self.counts
+            since = counts.until or 0
             last = max(since, last)
-            self._look_at_closes(books)
+            self._read_closes(counts)
             while True:
-                until = min(last, since + SPAN)
-                self._read(connection, books, since, until)
-                books.until = since = until
+                until = min(last, since + QUERY_EVENTS)
+                self._read(connection, counts, since, until)
+                counts.until = since = until
                 if until >= last:
                     break
-        for version in sorted(books.versions)[:-KEPT]:
-            del books.versions[version]
-        self._note(books)
-        return books
+        for version in sorted(counts.versions)[:-MAX_COUNTED_POLICIES]:
+            del counts.versions[version]
+        self._save(counts)
+        return counts
 
     def _from_archived(self, connection: Any) -> EventCounts:
-        """Return books with the archived events alone, which begin with the study's first event."""
+        """Return counts of the archived events only, which start at the study's first event."""
         first = self._store.read_policy(self._study, 1)
-        books = EventCounts(until=0 if first is None else first.after_sequence)
+        counts = EventCounts(until=0 if first is None else first.after_sequence)
         older = EventCounts()
         for kind, version, candidate, arm, excluded, numbered, count in self._rows(connection, _ARCHIVED_COUNTS):
             uncredited = bool(kind) and version == UNCREDITED
             place = None if candidate < 0 else candidate
             row = (kind, None if uncredited else version, place, arm or None, excluded, numbered, count)
-            _count(older if version == OLDER else books, [row])
-        books.events.update(older.events)
-        books.candidates.add(older.candidates)
-        _follow(books, self._rows(connection, _ARCHIVED_SOURCES))
-        _count_senders(books, self._rows(connection, _ARCHIVED_SENDERS))
-        return books
+            _count(older if version == OLDER else counts, [row])
+        counts.events.update(older.events)
+        counts.candidates.add(older.candidates)
+        _follow(counts, self._rows(connection, _ARCHIVED_SOURCES))
+        _count_senders(counts, self._rows(connection, _ARCHIVED_SENDERS))
+        return counts
 
-    def _begun(self, last: int) -> EventCounts:
-        """The books as they were last noted, or from the study's first event on."""
-        if (text := self._store.read_cache(f"books/{self._study}")) is not None:
-            books = EventCounts.from_text(text)
-            if books is not None and books.until is not None and books.until <= last:
-                self._noted = books.closed, books.until
-                return books
+    def _load(self, last: int) -> EventCounts:
+        """Return the saved counts, or empty ones that start at the study's first event."""
+        if (text := self._store.read_cache(f"event_counts/{self._study}")) is not None:
+            counts = EventCounts.from_text(text)
+            if counts is not None and counts.until is not None and counts.until <= last:
+                self._saved = counts.closed, counts.until
+                return counts
         first = self._store.read_policy(self._study, 1)
         return EventCounts(until=0 if first is None else first.after_sequence)
 
-    def _note(self, books: EventCounts) -> None:
-        """Leave a note in the store once there is enough that nobody wants to count again."""
-        until = books.until or 0
-        if books.closed - self._noted[0] < NOTED_ROUNDS and until - self._noted[1] < NOTED_EVENTS:
+    def _save(self, counts: EventCounts) -> None:
+        """Save the counts once there are many new closes or events."""
+        until = counts.until or 0
+        if counts.closed - self._saved[0] < SAVE_CLOSES and until - self._saved[1] < SAVE_EVENTS:
             return
-        self._noted = books.closed, until
-        with suppress(StoreError):  # whoever may only read counts for himself
-            self._store.write_cache(f"books/{self._study}", books.text())
+        self._saved = counts.closed, until
+        with suppress(StoreError):  # a read-only store saves nothing
+            self._store.write_cache(f"event_counts/{self._study}", counts.text())
 
-    def _look_at_closes(self, books: EventCounts) -> None:
-        """Note the rounds that were learned from since the last look.
+    def _read_closes(self, counts: EventCounts) -> None:
+        """Read the rounds that were learned since the last refresh.
 
-        A close holds all that its rounds measured, which is much with many candidates: few are read at a time, and
-        none is kept.
+        A close holds all measurements of its rounds, which are large with many candidates: few are read at a time.
         """
-        while closes := self._store.list_closes(self._study, after=books.closed, limit=AT_ONCE):
+        while closes := self._store.list_closes(self._study, after=counts.closed, limit=PAGE_CLOSES):
             for close in closes:
                 record = CloseRecord.from_text(close.record)
                 for entry in record.measured:
                     clipped = Counter(dict(enumerate(entry.cells.count_clipped())))
-                    books.clipped.subtract(books.correctable.get(entry.round, {}))
-                    books.clipped.update(clipped)
-                    if entry.is_correctable or entry.round in books.correctable:
-                        books.correctable[entry.round] = clipped
+                    counts.clipped.subtract(counts.correctable.get(entry.round, {}))
+                    counts.clipped.update(clipped)
+                    if entry.is_correctable or entry.round in counts.correctable:
+                        counts.correctable[entry.round] = clipped
                     else:
-                        books.observed[entry.round] = books.unsettled[entry.round] = close.high_water
+                        counts.observed[entry.round] = counts.unsettled[entry.round] = close.high_water
                 for final in record.final:
-                    books.correctable.pop(final.round, None)
-                    books.observed[final.round] = books.unsettled[final.round] = final.until
-            books.closed = closes[-1].round
+                    counts.correctable.pop(final.round, None)
+                    counts.observed[final.round] = counts.unsettled[final.round] = final.until
+            counts.closed = closes[-1].round
 
-    def _read(self, connection: Any, books: EventCounts, since: int, until: int) -> None:
-        """Bring what came in a span into the books; everything is read before anything is counted."""
+    def _read(self, connection: Any, counts: EventCounts, since: int, until: int) -> None:
+        """Count the events of a span; all queries run before anything is counted."""
         late: list[tuple[Any, ...]] = []
-        # A close may have been on its way with an older mark while these books were read up to a later one.
-        overtaken = {version: mark for version, mark in books.unsettled.items() if mark < since}
-        counts = self._rows(connection, _COUNTS, since, until)
+        # A close with an older mark may have been committed after events beyond it were counted.
+        overtaken = {version: mark for version, mark in counts.unsettled.items() if mark < since}
+        by_policy = self._rows(connection, _COUNTS, since, until)
         senders = self._rows(connection, _SENDERS, since, until)
         by_sender = self._rows(connection, _BY_SENDER, since, until)
-        came = {row[1] for row in counts if row[1]} - set(overtaken)
-        others = {version: books.observed[version] for version in came if version in books.observed}
+        came = {row[1] for row in by_policy if row[1]} - set(overtaken)
+        others = {version: counts.observed[version] for version in came if version in counts.observed}
         late += self._late(connection, overtaken, min(overtaken.values(), default=since), until)
         late += self._late(connection, others, since, until)
-        books.unsettled.clear()
-        _count(books, counts)
-        _follow(books, senders)
-        _count_senders(books, by_sender)
+        counts.unsettled.clear()
+        _count(counts, by_policy)
+        _follow(counts, senders)
+        _count_senders(counts, by_sender)
         for version, kind, arm, count in late:
-            counter = books.late.setdefault(version, Counter())
+            counter = counts.late.setdefault(version, Counter())
             counter[("metrics" if kind else "exposures"), arm or "none"] += count
 
     def _late(self, connection: Any, marks: Mapping[int, int], since: int, until: int) -> list[tuple[Any, ...]]:
-        """Events of a span behind the marks of their policies' rounds."""
+        """Count the events of a span that came after the measurement of their round."""
         known = sorted((version, mark) for version, mark in marks.items() if mark < until)
         found: list[tuple[Any, ...]] = []
-        for first in range(0, len(known), MARKS):
-            written = ", ".join(f"({version}, {mark})" for version, mark in known[first : first + MARKS])
+        for first in range(0, len(known), QUERY_POLICIES):
+            written = ", ".join(f"({version}, {mark})" for version, mark in known[first : first + QUERY_POLICIES])
             found += self._rows(connection, _LATE.replace("{marks}", written), since, until)
         return found
 
     def _rows(self, connection: Any, statement: str, *values: int) -> Sequence[tuple[Any, ...]]:
         cursor = connection.cursor()
         try:
-            cursor.execute(_spoken(statement, self._store.dialect), (self._study, *values))
+            cursor.execute(_in_dialect(statement, self._store.dialect), (self._study, *values))
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
         finally:
             cursor.close()
 
-    def _by_sender(self, books: EventCounts, record: SenderRecord | None, columns: Sequence[str]) -> dict[str, Any]:
+    def _by_sender(self, counts: EventCounts, record: SenderRecord | None, columns: Sequence[str]) -> dict[str, Any]:
         """Return the largest senders by key and by source, the rest of each as one."""
         labels = {key.prefix: key.name for key in self._store.list_keys()}
         groups: Mapping[str, Mapping[str, SenderTotals]] = {} if record is None else record.groups
         rejected = {row.source: row.events for row in self._store.list_rejections_by_source(self._study)}
         keys = sender_lines(
-            books.by_key, groups.get("keys", {}), self._store.count_rejections_by_key(self._study), columns, labels
+            counts.by_key, groups.get("keys", {}), self._store.count_rejections_by_key(self._study), columns, labels
         )
-        return {"keys": keys, "sources": sender_lines(books.by_source, groups.get("sources", {}), rejected, columns)}
+        return {"keys": keys, "sources": sender_lines(counts.by_source, groups.get("sources", {}), rejected, columns)}
 
     def _version(self, version: int, names: Sequence[str]) -> dict[str, Any]:
-        """One policy's books: what senders decided, less what they dropped and what arrived, is the gap."""
-        assert self.books is not None  # noqa: S101 -- they were brought up to date before
-        book = self.books.versions[version]
+        """Return the counts of one policy; the gap is assigned minus dropped minus logged."""
+        assert self.counts is not None  # noqa: S101 -- refreshed before
+        policy_counts = self.counts.versions[version]
         assigned: Counter[str | None] = Counter()
         dropped: Counter[str | None] = Counter()
         for tally in self._store.list_sender_counts(self._study, version):
             assigned.update(json.loads(tally.assigned))
             dropped.update(json.loads(tally.dropped))
-        if not version:  # served without any policy, so under names that nobody here knows
+        if not version:  # served without any policy, under unknown names
             assigned, dropped = Counter({None: assigned.total()}), Counter({None: dropped.total()})
-        lines = _lines(names, book)
+        lines = _lines(names, policy_counts)
         listed = {line["name"] for line in lines}
         lines += [{"name": name, "logged": 0, "excluded": 0, "numbered": 0} for name in assigned if name not in listed]
         for line in lines:
@@ -266,45 +265,45 @@ class EventLedger:
             line |= {"assigned": assigned[name], "dropped": dropped[name]}
             line["gap"] = _gap(line, assigned)
         sums = {key: sum(line[key] for line in lines) for key in ("logged", "excluded", "assigned", "dropped", "gap")}
-        return {"version": version, **sums, "arms": dict(book.arms), "candidates": lines}
+        return {"version": version, **sums, "arms": dict(policy_counts.arms), "candidates": lines}
 
 
-def _count(books: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
+def _count(counts: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
     for kind, version, candidate, arm, excluded, numbered, count in rows:
-        books.events["excluded"] += count if excluded else 0
+        counts.events["excluded"] += count if excluded else 0
         if kind:
-            books.events["metrics"] += count
-            books.events["uncredited"] += count if version is None else 0
+            counts.events["metrics"] += count
+            counts.events["uncredited"] += count if version is None else 0
             continue
-        books.events["exposures"] += count
-        for book in (books.versions.setdefault(version, PolicyCounts()), books.candidates):
-            book.logged[candidate] += count
-            book.excluded[candidate] += count if excluded else 0
-            book.numbered[candidate] += count if numbered else 0
-            book.arms[arm or "none"] += count
+        counts.events["exposures"] += count
+        for policy_counts in (counts.versions.setdefault(version, PolicyCounts()), counts.candidates):
+            policy_counts.logged[candidate] += count
+            policy_counts.excluded[candidate] += count if excluded else 0
+            policy_counts.numbered[candidate] += count if numbered else 0
+            policy_counts.arms[arm or "none"] += count
 
 
-def _follow(books: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
+def _follow(counts: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
     for source, count, first, last in rows:
-        known = books.senders.pop(source, SenderStream(0, first, last))
+        known = counts.senders.pop(source, SenderStream(0, first, last))
         sender = SenderStream(known.events + count, min(known.first, first), max(known.last, last))
-        books.senders[source] = sender
-    while len(books.senders) > MOST_SENDERS:
-        del books.senders[next(iter(books.senders))]
+        counts.senders[source] = sender
+    while len(counts.senders) > MAX_SENDERS:
+        del counts.senders[next(iter(counts.senders))]
 
 
-def _count_senders(books: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
+def _count_senders(counts: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
     for key, source, kind, count in rows:
-        for senders, name in ((books.by_key, key or ""), (books.by_source, source or "")):
+        for senders, name in ((counts.by_key, key or ""), (counts.by_source, source or "")):
             exposures, metrics = senders.pop(name, (0, 0))
             senders[name] = (exposures, metrics + count) if kind else (exposures + count, metrics)
-    while len(books.by_source) > MOST_SENDERS:
-        del books.by_source[next(iter(books.by_source))]
+    while len(counts.by_source) > MAX_SENDERS:
+        del counts.by_source[next(iter(counts.by_source))]
 
 
-def _senders(books: EventCounts, rejected: Iterable[RejectedPositions]) -> dict[str, Any]:
-    """Numbers that never came, by sender; those of rejected events did come."""
-    senders = dict(books.senders)
+def _senders(counts: EventCounts, rejected: Iterable[RejectedPositions]) -> dict[str, Any]:
+    """Return the missing numbers by sender; numbers of rejected events are not missing."""
+    senders = dict(counts.senders)
     for source, events, first, last in rejected:
         known = senders.get(source, SenderStream(0, first, last))
         senders[source] = SenderStream(known.events + events, min(known.first, first), max(known.last, last))
@@ -312,7 +311,7 @@ def _senders(books: EventCounts, rejected: Iterable[RejectedPositions]) -> dict[
     return {
         "numbered": len(senders),
         "missing": sum(missing for missing, _ in gaps),
-        "gaps": [{"source": name, "missing": missing} for missing, name in gaps[:SHOWN]],
+        "gaps": [{"source": name, "missing": missing} for missing, name in gaps[:MAX_LISTED]],
     }
 
 
@@ -383,7 +382,7 @@ def latest(store: Store) -> int:
 
 
 def exposures(store: Store, study: int, version: int, after: int, most: int) -> int:
-    """How many exposures a policy has that count, up to `most`: enough to know whether its round is full."""
+    """Count the exposures of a policy up to `most`, which is enough to know that its round is full."""
     statement = """
     SELECT COUNT(*) FROM (
         SELECT 1 FROM events WHERE study = ? AND sequence > ? AND version = ? AND kind = 0 AND excluded = 0 LIMIT ?
@@ -392,40 +391,40 @@ def exposures(store: Store, study: int, version: int, after: int, most: int) -> 
     with store.read_transaction() as connection:
         cursor = connection.cursor()
         try:
-            cursor.execute(_spoken(statement, store.dialect), (study, after, version, most))
+            cursor.execute(_in_dialect(statement, store.dialect), (study, after, version, most))
             return int(cursor.fetchone()[0])
         finally:
             cursor.close()
 
 
-def _spoken(statement: str, dialect: str) -> str:
+def _in_dialect(statement: str, dialect: str) -> str:
     return statement if dialect == "sqlite" else statement.replace("?", "%s")
 
 
-def _late(number: int, counts: Counter[tuple[str, str]]) -> dict[str, Any]:
-    told: dict[str, Any] = {"round": number, "exposures": 0, "metrics": 0, "arms": {}}
-    for (kind, arm), count in sorted(counts.items()):
-        told[kind] += count
-        told["arms"][arm] = told["arms"].get(arm, 0) + count
-    return told
+def _late_line(number: int, events: Counter[tuple[str, str]]) -> dict[str, Any]:
+    line: dict[str, Any] = {"round": number, "exposures": 0, "metrics": 0, "arms": {}}
+    for (kind, arm), count in sorted(events.items()):
+        line[kind] += count
+        line["arms"][arm] = line["arms"].get(arm, 0) + count
+    return line
 
 
-def _lines(names: Sequence[str], book: PolicyCounts) -> list[dict[str, Any]]:
+def _lines(names: Sequence[str], policy_counts: PolicyCounts) -> list[dict[str, Any]]:
     def name(candidate: int | None) -> str | None:
         return names[candidate] if candidate is not None and candidate < len(names) else None
 
-    places = sorted(book.logged, key=lambda candidate: (candidate is None, candidate or 0))
+    places = sorted(policy_counts.logged, key=lambda candidate: (candidate is None, candidate or 0))
     return [
         {
             "name": name(candidate),
-            "logged": book.logged[candidate],
-            "excluded": book.excluded[candidate],
-            "numbered": book.numbered[candidate],
+            "logged": policy_counts.logged[candidate],
+            "excluded": policy_counts.excluded[candidate],
+            "numbered": policy_counts.numbered[candidate],
         }
         for candidate in places
     ]
 
 
 def _gap(line: Mapping[str, Any], assigned: Mapping[str | None, int]) -> int:
-    """What was decided and neither logged nor dropped: lost, or still on its way; 0 where nobody keeps tallies."""
+    """Return the assignments that were neither logged nor dropped; 0 if no sender reports its assignments."""
     return line["assigned"] - line["dropped"] - line["numbered"] if assigned else 0

@@ -1,4 +1,4 @@
-"""From what was learned to what is served: the arms of each state of a study's life."""
+"""Publisher: build the policy that a study serves, with the arms of its state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Shares = list[tuple[str, int, float]]
 """Arm, candidate and share of all traffic."""
 
 HOLDS = ("blend", "baseline")
-"""What a paused study may stand still on."""
+"""Policies that a paused study may serve."""
 
 
 def build_policy(
@@ -31,9 +31,9 @@ def build_policy(
     hold: str = "blend",
     identity: str | None = None,
 ) -> PublishedPolicy:
-    """The policy of a study in that state; the same arguments give the same text.
+    """Return the policy of a study in a state; equal arguments give equal text.
 
-    Salts are named after the study's `identity`, or its name: studies of one name draw units independently.
+    Salts contain the study's `identity`, or its name, so that studies of one name draw units independently.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> spec = read_spec(EXAMPLE, "yaml")
@@ -62,7 +62,7 @@ def build_policy(
 
 
 def freeze_blend(name: str, study: Study, split: Mapping[str, Any] | None = None) -> FrozenBlend:
-    """The study's answer as it stands, to be confirmed or deployed; WrongState where nothing is learned yet."""
+    """Return the present blend for a confirmation or a deployment; LifecycleError if no round is learned yet."""
     try:
         blend = study.blend()
     except NotFittedError as error:
@@ -76,21 +76,21 @@ def freeze_blend(name: str, study: Study, split: Mapping[str, Any] | None = None
 def read_frozen_blend(
     blend: Blend, split: Mapping[str, Any] | None = None, *, baseline: int | None = None
 ) -> FrozenBlend:
-    """A blend ready to be served, with the shares of the arms that confirm it: equal ones, where nothing else is said.
+    """Return a blend in the form that is served, with the shares of the confirming arms: equal ones by default.
 
-    The best single candidate has no arm where there is none, nor where it is the baseline, which control shows already.
+    The best single candidate has no arm if there is none, or if it is the baseline, which the control serves already.
     """
     certified = blend.certificate is not None and blend.certificate.certified
     total = math.fsum(blend.probabilities[k] for k in blend.support)
     parts = tuple((k, blend.probabilities[k] / total) for k in blend.support)
     single = None if blend.best_single == baseline else blend.best_single
     arms = ("control", "blend") if single is None else ("control", "single", "blend")
-    shares = {arm: 1.0 / len(arms) for arm in arms} if split is None else _split(split, arms)
+    shares = {arm: 1.0 / len(arms) for arm in arms} if split is None else _read_split(split, arms)
     return FrozenBlend(parts, single, certified, shares, blend_document(blend))
 
 
 def hold_policy(study: Study) -> FrozenBlend | None:
-    """The blend that a learning study may stand still on: certified, with a hard guardrail to be certified against."""
+    """Return the blend that a pause may serve: a certified one of a study with a hard guardrail; otherwise None."""
     try:
         blend = study.blend()
     except NotFittedError:
@@ -104,26 +104,26 @@ def _learning(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: s
     control, rest = spec.traffic.control, 1.0 - spec.traffic.control
     explore, baseline = spec.traffic.explore, _baseline(study)
     learner = [("learner", k, rest * explore * share) for k, share in enumerate(study.policy.probabilities)]
-    return _whole([("control", baseline, control), *learner, ("outside", baseline, rest * (1.0 - explore))])
+    return _normalize([("control", baseline, control), *learner, ("outside", baseline, rest * (1.0 - explore))])
 
 
 def _confirming(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
     assert frozen is not None  # noqa: S101 -- a study is confirmed with the answer it froze
     single = [] if frozen.single is None else [("single", frozen.single, frozen.split.get("single", 0.0))]
     blend = [("blend", k, share * frozen.split["blend"]) for k, share in frozen.blend]
-    return _whole([("control", _baseline(study), frozen.split["control"]), *single, *blend])
+    return _normalize([("control", _baseline(study), frozen.split["control"]), *single, *blend])
 
 
 def _deployed(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
     assert frozen is not None  # noqa: S101 -- as above
     rest = 1.0 - spec.traffic.control
     blend = [("blend", k, share * rest) for k, share in frozen.blend]
-    return _whole([("control", _baseline(study), spec.traffic.control), *blend])
+    return _normalize([("control", _baseline(study), spec.traffic.control), *blend])
 
 
 def _paused(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
     if hold == "blend" and frozen is not None and frozen.certified:
-        return _whole([("held", k, share) for k, share in frozen.blend])
+        return _normalize([("held", k, share) for k, share in frozen.blend])
     return [("held", _baseline(study), 1.0)]
 
 
@@ -135,8 +135,8 @@ _ARMS: dict[str, Callable[[StudySpec, Study, FrozenBlend | None, str], Shares]] 
 }
 
 
-def _whole(shares: Shares) -> Shares:
-    """Shares that sum to one but for their last digits, divided by their sum."""
+def _normalize(shares: Shares) -> Shares:
+    """Return shares divided by their sum, which is one except for its last digits."""
     total = math.fsum(share for _, _, share in shares)
     return [(arm, candidate, share / total) for arm, candidate, share in shares]
 
@@ -147,8 +147,8 @@ def _baseline(study: Study) -> int:
     return study.baseline
 
 
-def _split(given: Mapping[str, Any], arms: tuple[str, ...]) -> dict[str, float]:
-    """Shares of the confirming arms as asked for, checked."""
+def _read_split(given: Mapping[str, Any], arms: tuple[str, ...]) -> dict[str, float]:
+    """Check and return the requested shares of the confirming arms."""
     if not isinstance(given, Mapping) or set(given) != set(arms):
         raise OptionError(f"shares must name {', '.join(arms)}, each with its share of traffic, got {given!r}")
     for arm, share in given.items():

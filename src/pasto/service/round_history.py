@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from pasto.inference.round_data import CellKey, CellMoments, CellTable, MeasuredCell, MeasuredRound
+from pasto.inference.round_data import CellKey, CellTable, MeasuredRound
 from pasto.service.close_record import CloseRecord
 from pasto.store import CloseRow, Store
 from pasto_sdk.policy_document import BUCKET_TOTAL
@@ -113,29 +113,6 @@ class RoundHistoryReader:
     def _shares(self, version: int) -> Mapping[CellKey, float]:
         policy = self._store.read_policy(self._study, version)
         return {} if policy is None else shares(json.loads(policy.document))
-
-
-def judged_round(number: int, cells: Sequence[MeasuredCell], seconds: float | None = None) -> MeasuredRound:
-    """Return a learning round as the guardrail monitor reads it: one cell of the control and one of the learner."""
-    return MeasuredRound(number, {}, join_arms(("control", "learner"), cells), seconds)
-
-
-def join_arms(arms: Sequence[str], cells: Sequence[MeasuredCell]) -> list[CellMoments]:
-    """Return the units of each arm as one cell; arms without units are left out."""
-    table = cells if isinstance(cells, CellTable) else CellTable.from_cells(cells)
-    return [cell for arm in arms if (cell := table.join_arm(arm)) is not None]
-
-
-def judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
-    """Read all learning rounds as the guardrail monitor reads them, each with its latest measurement, in order."""
-    rounds: dict[int, MeasuredRound] = {}
-    after = 0
-    while closes := store.list_closes(study, after=after, limit=PAGE_CLOSES):
-        for close in closes:
-            for entry in CloseRecord.from_text(close.record).measured:
-                rounds[entry.round] = judged_round(entry.round, entry.cells.table(), entry.seconds)
-        after = closes[-1].round
-    return [rounds[number] for number in sorted(rounds)]
 
 
 def shares(document: Mapping[str, Any]) -> dict[CellKey, float]:

@@ -9,7 +9,7 @@ from typing import Any
 from pasto.service.close_record import CloseRecord
 from pasto.service.lifecycle import allowed
 from pasto.service.policy_cache import StudySnapshot
-from pasto.service.rounds.held_rounds import held_rounds
+from pasto.service.rounds.data_check import describe_held_rounds
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import StudyState, with_joint_bound
 from pasto.space import Candidates
@@ -46,7 +46,7 @@ def study_overview(standing: StudySnapshot, now: float) -> dict[str, Any]:
         "round_age_seconds": max(0.0, now - row.opened_at) if row.round else 0.0,
         "closes_at": None if every is None else row.opened_at + every,
         "maturing_rounds": [one.round for one in details.waiting],
-        "held": held_rounds(details),
+        "held": describe_held_rounds(details),
         "paused_from": details.paused_from,
         "breaker": {"verdicts": [asdict(one) for one in details.breaker.verdicts], "tripped": details.breaker.tripped},
         "actions": list(allowed(row.state)),

@@ -1,4 +1,4 @@
-"""The running system without its network: studies are created, served, fed and closed here."""
+"""Service: the platform without its network. It creates studies, serves policies, ingests events and closes rounds."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from pasto.service.reports.confirmation_report import judge_missing_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
 from pasto.service.retention import Retention, delete_old_exposures
-from pasto.service.round_history import judged_rounds
 from pasto.service.rounds.close import StudyTransition, describe_transition, prepare_close, summarize_transition
-from pasto.service.rounds.held_rounds import resolve
+from pasto.service.rounds.data_check import resolve
+from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
 from pasto.service.serializers import audit_entry, close_summary, study_overview, study_summary
@@ -43,22 +43,22 @@ from pasto.store import INSTALLATION, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
 
-TRIES = 50
-"""How often a change is made again onto what someone else changed meanwhile."""
-MOST_ROWS = 1000
-"""Rows of a log that one call returns at most."""
-CLOSES = 20
+MAX_TRIES = 50
+"""Tries of a change that conflicts with changes of other nodes."""
+MAX_ROWS = 1000
+"""Rows of a log that one call returns."""
+PAGE_CLOSES = 20
 """Closes that are read from the store at a time."""
-KEPT_UP = 16
-"""Rounds after which the books are brought up to date, whether anyone looks at them or not."""
+REFRESH_ROUNDS = 16
+"""Rounds after which the event counts are refreshed, even without a report."""
 _OPTIONS = {"deploy": ("without_confirmation",), "confirm": ("shares", "days", "until"), "pause": ("hold",)}
 
 
 class Service:
-    """Everything that can be asked of the running system; every answer is plain JSON.
+    """The operations of the platform; every result is plain JSON.
 
-    Several may run over one store, in one process or on many machines: each change names the generation it was made
-    from, so exactly one of those that race is written, and the others look again.
+    Several services may run over one store, in one process or on many machines. Each change names the generation that
+    it is based on, so exactly one of several concurrent changes is written, and the others are tried again.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> from pasto.store import open_store
@@ -91,13 +91,13 @@ class Service:
         self._notify = notify
         self.board = PolicyCache(store, monotonic)
         self._clock = clock
-        self._ages = StudyClock(clock, monotonic)
-        self._due = RoundDueCheck(store, self._ages, monotonic)
+        self._study_clock = StudyClock(clock, monotonic)
+        self._due = RoundDueCheck(store, self._study_clock, monotonic)
         self._intake = IngestPipeline(store, self.board)
         self._reports = ReportBuilder(store)
         self._source_health = SourceHealth(store, clock)
-        self._looked: set[str] = set()
-        """Studies whose report was asked for since their last close: the next one is then made before it is."""
+        self._reported: set[str] = set()
+        """Studies whose report was read since their last close: the next report is computed in advance."""
         self._keys: ApiKeys | None = None
         self.board.refresh()
 
@@ -106,7 +106,7 @@ class Service:
     def create(
         self, document: Mapping[str, Any], *, who: str, reason: str = "", seed: int | None = None
     ) -> dict[str, Any]:
-        """Take in a study file; the study is then a draft. Tables of its own are checked first.
+        """Create a draft from a study file; the team's own tables are checked first.
 
         An archived study of that name is renamed NAME@1, NAME@2 and so on, named in the reply as `archived_as`; all
         that is kept of it stays with it.
@@ -132,16 +132,16 @@ class Service:
         return {**self.show(spec.name), "warnings": _warnings(spec, source), **renamed}
 
     def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Check a study file and the tables that it names; nothing is created. BadSpec says what is wrong.
+        """Check a study file and the tables that it names; nothing is created. StudyFileError lists the problems.
 
         `existing` is the state of the study that has the name already; None if there is none, or an archived one.
         """
-        found = check_file(document)
-        row = self.store.read_study(found["name"])
-        return {**found, "existing": None if row is None or row.state == "archived" else row.state}
+        result = check_file(document)
+        row = self.store.read_study(result["name"])
+        return {**result, "existing": None if row is None or row.state == "archived" else row.state}
 
     def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
-        """Put another study file in the place of a draft's; WrongState for what is not a draft any more."""
+        """Replace the study file of a draft; LifecycleError if the study is not a draft any more."""
         spec = parse_spec(document)
         if spec.name != name:
             raise OptionError(
@@ -149,7 +149,7 @@ class Service:
                 "create another study"
             )
         source = check_source(spec)
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             row = self._row(name)
             check_draft(name, row.state, "edit")
             before = upgrade_document(json.loads(row.study_file))
@@ -162,7 +162,7 @@ class Service:
 
     def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete a draft, which frees its name; its audit log stays, under the name in the reply."""
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             row = self._row(name)
             check_draft(name, row.state, "delete")
             old_name = self._old_name(name)
@@ -174,67 +174,73 @@ class Service:
         raise ConflictError(f"study {name!r} changes too often to be deleted; try again")
 
     def studies(self) -> list[dict[str, Any]]:
-        """Every study in a few words."""
+        """Return a summary of every study."""
         self.board.refresh()
-        return [study_summary(standing) for standing in self.board.all()]
+        return [study_summary(snapshot) for snapshot in self.board.all()]
 
     def show(self, name: str) -> dict[str, Any]:
-        """One study as it stands."""
-        standing = self.board.reread(name)
+        """Return the present state of a study."""
+        snapshot = self.board.reread(name)
         return {
-            **study_overview(standing, self._ages.now(standing.row)),
+            **study_overview(snapshot, self._study_clock.now(snapshot.row)),
             "source_problem": self.source_problem(name),
-            "rejected": rejected_events(self.store, standing.row.number),
+            "rejected": rejected_events(self.store, snapshot.row.number),
         }
 
     def source_problem(self, name: str) -> dict[str, Any] | None:
-        """What is wrong with a study's own tables since they were last read; None if nothing is, or it has none."""
-        standing = self.board.standing(name)
-        if standing.spec.source is None or standing.policy is None:
+        """Return the problem at the last reading of a team's own tables; None without a problem or such tables."""
+        snapshot = self.board.standing(name)
+        if snapshot.spec.source is None or snapshot.policy is None:
             return None
-        return self._source_health.problem(standing.row)
+        return self._source_health.problem(snapshot.row)
 
     def failing_sources(self) -> dict[str, dict[str, Any]]:
-        """What is wrong with the own tables of every study, by name; nothing if all can be read."""
-        found = {name: self.source_problem(name) for name in self.board.names()}
-        return {name: problem for name, problem in found.items() if problem is not None}
+        """Return the problems of the teams' own tables by study; {} if all can be read."""
+        result = {name: self.source_problem(name) for name in self.board.names()}
+        return {name: problem for name, problem in result.items() if problem is not None}
 
     def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
-        """Start, pause, resume, confirm, deploy or archive a study; WrongState says what is possible instead.
+        """Start, pause, resume, confirm, deploy or archive a study; LifecycleError lists the possible actions.
 
         Deploying needs a confirmation that showed the goal to improve and every hard guardrail to be clear of its
-        floor; the reply says under `confirmation` what was shown. Options: `without_confirmation=True`, with a reason,
+        floor; the reply has the verdict under `confirmation`. Options: `without_confirmation=True`, with a reason,
         deploys without that, from learning or from an inconclusive or failed confirmation; `shares={"control": ...,
         "single": ..., "blend": ...}` parts the traffic of a confirmation, which is in thirds otherwise; `days=14`, or
         `until` a moment (ISO 8601, or seconds since 1970), sets when it is judged; `hold="baseline"` pauses onto the
-        baseline though there is a certified blend. What the breaker stopped is resumed by a person with a reason only.
+        baseline though there is a certified blend. To
+        resume a study that the guardrail monitor paused needs a reason.
         """
         _check_options(action, options)
         check_reason(who, reason)
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             row = self._row(name)
             details = StudyState.from_text(row.details)
             paused_from = details.paused_from
-            bold = bool(options.get("without_confirmation"))
+            skips_confirmation = bool(options.get("without_confirmation"))
             if action == "resume" and details.breaker.tripped is not None and not reason.strip():
                 raise OptionError(
                     f"study {name!r} was stopped by its breaker ({details.breaker.tripped['reason']}); to resume it "
                     "needs a reason, which the audit log keeps; say why it may be served again"
                 )
-            state = target(name, row.state, action, reason=reason, paused_from=paused_from, without_confirmation=bold)
+            state = target(
+                name, row.state, action, reason=reason, paused_from=paused_from, without_confirmation=skips_confirmation
+            )
             if action == "start":
                 check_source(self.board.spec(row))
-            terms = NextPhase(
-                state, options.get("shares"), options.get("hold", "blend"), read_horizon(options, self._ages.now(row))
+            requested = NextPhase(
+                state,
+                options.get("shares"),
+                options.get("hold", "blend"),
+                read_horizon(options, self._study_clock.now(row)),
             )
-            turned = self._turn(row, terms)
-            detail = {"from": row.state, "to": turned.after.state, **summarize_transition(turned), **options}
-            if action == "deploy" and turned.trip is None:
-                verdict = self._verdict(row, turned)
+            transition = self._prepare_close(row, requested)
+            detail = {"from": row.state, "to": transition.after.state, **summarize_transition(transition), **options}
+            if action == "deploy" and transition.trip is None:
+                verdict = self._verdict(row, transition)
                 detail["confirmation"] = write_report(verdict)
-                if not bold:
-                    check_confirmed(name, _count_units(turned), verdict)
-            if self._commit(row, turned, who, action, reason, detail):
+                if not skips_confirmation:
+                    check_confirmed(name, _count_units(transition), verdict)
+            if self._commit(row, transition, who, action, reason, detail):
                 confirmation = {"confirmation": detail["confirmation"]} if "confirmation" in detail else {}
                 return {**self.show(name), **confirmation}
         raise ConflictError(f"study {name!r} changes too often for {action} to be written; try again")
@@ -242,13 +248,13 @@ class Service:
     # Rounds
 
     def close_round(self, name: str, *, who: str, reason: str = "", round: int | None = None) -> dict[str, Any]:
-        """Close the open round: learn what has matured, and publish the next policy.
+        """Close the open round: learn the matured rounds, and publish the next policy.
 
-        Where someone else closed it first, that close is returned, with `closed` False: `round` says which one is
-        meant, where it may have been closed before this was asked.
+        If another node closed it first, that close is returned with `closed` False. `round` names the round to close,
+        for a caller whose round may be closed already.
         """
         check_reason(who, reason)
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             row = self._row(name)
             meant = row.round if round is None else round
             if row.round > meant and meant > 0:
@@ -260,29 +266,33 @@ class Service:
                 )
             if row.round != meant:
                 raise OptionError(f"round {meant} of study {name!r} has not begun; the open one is {row.round}")
-            if row.state == "learning" and too_many_maturing_rounds(self.board.spec(row), row, self._ages.now(row)):
+            if row.state == "learning" and too_many_maturing_rounds(
+                self.board.spec(row), row, self._study_clock.now(row)
+            ):
                 raise LifecycleError(
                     f"study {name!r} has as many rounds waiting for events as it can keep, and closing another would "
                     "lose the oldest; wait until that matures, decide about held rounds with `pasto round resolve`, or "
                     "pause the study"
                 )
-            turned = self._turn(row, NextPhase(row.state))
+            transition = self._prepare_close(row, NextPhase(row.state))
             action = "close" if row.state == "learning" else "look"
-            if self._commit(row, turned, who, action, reason, {"closed": row.round, **summarize_transition(turned)}):
+            if self._commit(
+                row, transition, who, action, reason, {"closed": row.round, **summarize_transition(transition)}
+            ):
                 return self._closed(row, meant, True)
             round = meant
         raise ConflictError(f"study {name!r} changes too often for its round to be closed; try again")
 
     def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
-        """Decide about a round that is held back for lack of events: "learn" it as it is, or "discard" it.
+        """Decide about a held round: "learn" it despite missing events, or "discard" it.
 
-        The next close carries it out. The reason is kept in the audit log.
+        The next close applies the decision. The audit log stores the reason.
         """
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             row = self._row(name)
             details, finding = resolve(name, row.state, StudyState.from_text(row.details), round, resolution, reason)
             detail = {"held_round": round, "resolution": resolution, "findings": finding}
-            line = audit_line(self._ages.now(row), who, "resolve", reason, detail)
+            line = audit_line(self._study_clock.now(row), who, "resolve", reason, detail)
             after = replace(row, generation=row.generation + 1, details=details.to_text())
             if self.store.update_study(row, after, audit=[line]):
                 self.board.reread(name)
@@ -290,47 +300,47 @@ class Service:
         raise ConflictError(f"study {name!r} changes too often for its round to be resolved; try again")
 
     def close_if_due(self, name: str) -> int:
-        """Close a study's round if its time has come; how many were closed."""
-        standing = self.board.standing(name)
-        if not self._due.over(standing):
+        """Close a study's round if it is due; return the number of closed rounds."""
+        snapshot = self.board.standing(name)
+        if not self._due.over(snapshot):
             return 0
-        done = self.close_round(name, who="scheduler", reason="due", round=standing.row.round)
+        done = self.close_round(name, who="scheduler", reason="due", round=snapshot.row.round)
         self.board.reread(name)
-        with suppress(Exception):  # whoever looks next finds out for himself
-            if name in self._looked:
-                self._looked.discard(name)
+        with suppress(Exception):  # the next caller computes the report and gets the error
+            if name in self._reported:
+                self._reported.discard(name)
                 self._report(name)
-            elif standing.row.round % KEPT_UP == 0:
-                self._reports.update_counts(standing.row.number)
+            elif snapshot.row.round % REFRESH_ROUNDS == 0:
+                self._reports.update_counts(snapshot.row.number)
         return int(done["closed"])
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Closed rounds in order, from the one behind `after`."""
-        number, wanted = self._row(name).number, _limit(limit)
-        found: list[dict[str, Any]] = []
-        # A close holds all that was measured, of which little is told: never many of them at once.
-        while len(found) < wanted:
-            rows = self.store.list_closes(number, after=after, limit=min(CLOSES, wanted - len(found)))
+        """Return the closed rounds after round `after`, in order."""
+        number, max_rows = self._row(name).number, _limit(limit)
+        result: list[dict[str, Any]] = []
+        # A close holds all its measurements, of which the summary shows few: read few closes at a time.
+        while len(result) < max_rows:
+            rows = self.store.list_closes(number, after=after, limit=min(PAGE_CLOSES, max_rows - len(result)))
             if not rows:
                 break
-            found += map(close_summary, rows)
+            result += map(close_summary, rows)
             after = rows[-1].round
-        return found
+        return result
 
     def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Who did what to a study, and why, in order."""
+        """Return the audit log of a study, in order."""
         number = self._row(name).number
         return [audit_entry(row) for row in self.store.read_audit_log(number, after=after, limit=_limit(limit))]
 
     def replay(self, name: str) -> dict[str, Any]:
-        """Compute every policy again from the study file and the log, and say whether each is identical."""
-        standing = self.board.reread(name)
-        return replay_study(self.store, standing.spec, standing.row, self._archive)
+        """Compute every policy again from the study file and the log, and report whether each is identical."""
+        snapshot = self.board.reread(name)
+        return replay_study(self.store, snapshot.spec, snapshot.row, self._archive)
 
     def report(self, name: str) -> Report:
         """Report on a study: its blend with certificate and prices, its lifts, and the quality of its data."""
         report = self._report(name)
-        self._looked.add(name)
+        self._reported.add(name)
         return report
 
     def what_if(
@@ -348,16 +358,16 @@ class Service:
         return self._reports.answer_what_if(self.board.reread(name), question)
 
     def breaker(self, row: StudyRow) -> dict[str, int]:
-        """How each of a study's guardrails stands: 0 holds, 1 at a warning, 2 when it stopped the study."""
-        found = {rail.name: 0 for rail in self.board.spec(row).guardrails}
+        """Return the state of each guardrail: 0 holds, 1 warning, 2 breach."""
+        result = {rail.name: 0 for rail in self.board.spec(row).guardrails}
         for verdict in StudyState.from_text(row.details).breaker.verdicts:
-            found[verdict.name] = max(found.get(verdict.name, 0), SEVERITY[verdict.state])
-        return found
+            result[verdict.name] = max(result.get(verdict.name, 0), SEVERITY[verdict.state])
+        return result
 
     # Events
 
     def decode(self, body: bytes, *, lines: bool = False) -> list[Event | RejectedEvent]:
-        """Read a batch off the wire; what is no event is a refusal in its place."""
+        """Decode a batch of events; an entry that is not an event becomes a rejection."""
         return decode_events(body, lines=lines)
 
     def ingest(
@@ -388,9 +398,9 @@ class Service:
 
     @property
     def keeping(self) -> Retention:
-        """The upkeep of the store's events; BadOption where nobody said where its archive is."""
+        """Retention of the store's events; OptionError if the store has no archive."""
         if self._archive is None:
-            raise OptionError("this store is in no directory, so --archive must say where its archive is")
+            raise OptionError("this store has no directory; name its archive with --archive")
         return Retention(self.store, self._archive, clock=self._clock)
 
     def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
@@ -402,7 +412,7 @@ class Service:
         return {**done, "deleted_rounds": gone}
 
     def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
-        """Delete all that is kept of a unit, archive included; the audit log says how much, not of whom."""
+        """Delete all data of a unit, including the archive; the audit log stores the amount but not the unit."""
         self._row(name)
         check_reason(who, reason)
         return self.keeping.forget(name, unit, who=who, reason=reason)
@@ -417,19 +427,19 @@ class Service:
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
     ) -> dict[str, Any]:
-        """Make a key; the only time it is shown."""
+        """Create a key; only this reply contains it."""
         return self._key_ring().create(name, scopes, expires_in=expires_in, who=who)
 
     def keys(self) -> list[dict[str, Any]]:
-        """Every key by its prefix, never the key itself."""
+        """Return every key by its prefix, never the key itself."""
         return self._key_ring().listed()
 
     def revoke_key(self, prefix: str, *, who: str = "") -> bool:
-        """Stop a key from working."""
+        """Revoke a key."""
         return self._key_ring().revoke(prefix, who=who)
 
     def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
-        """Make a successor of a key, which itself goes on for `grace` seconds."""
+        """Create a successor of a key, which itself stays valid for `grace` seconds."""
         return self._key_ring().rotate(prefix, grace=grace, who=who)
 
     def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
@@ -437,7 +447,7 @@ class Service:
         return [audit_entry(row) for row in self.store.read_audit_log(INSTALLATION, after=after, limit=_limit(limit))]
 
     def shutdown(self) -> None:
-        """Write what is waiting, and let go of the store."""
+        """Write pending events and close the store."""
         self.store.close()
 
     def _report(self, name: str) -> Report:
@@ -445,7 +455,7 @@ class Service:
         problem = self.source_problem(name)
         return self._reports.build(
             snapshot,
-            age=max(0.0, self._ages.now(snapshot.row) - snapshot.row.opened_at),
+            age=max(0.0, self._study_clock.now(snapshot.row) - snapshot.row.opened_at),
             source_problem=None if problem is None else SourceProblem(**problem),
         )
 
@@ -467,59 +477,61 @@ class Service:
             place += 1
         return f"{name}@{place}"
 
-    def _turn(self, row: StudyRow, terms: NextPhase) -> StudyTransition:
+    def _prepare_close(self, row: StudyRow, requested: NextPhase) -> StudyTransition:
         spec = self.board.spec(row)
         try:
-            turned = prepare_close(
+            transition = prepare_close(
                 self.store,
                 spec,
                 row,
-                terms,
-                now=self._ages.now(row),
-                past=lambda: judged_rounds(self.store, row.number),
+                requested,
+                now=self._study_clock.now(row),
+                past=lambda: read_judged_rounds(self.store, row.number),
             )
         except SourceError as error:
             self._source_health.record_failure(row, error)
             raise
-        measured = turned.learned_from or turned.corrected or turned.held or turned.look is not None
+        measured = transition.learned_from or transition.corrected or transition.held or transition.look is not None
         if spec.source is not None and measured:
             self._source_health.record_success(row)
-        return turned
+        return transition
 
-    def _verdict(self, row: StudyRow, turned: StudyTransition) -> ConfirmationVerdict:
-        if row.state != "confirming" or turned.look is None:
+    def _verdict(self, row: StudyRow, transition: StudyTransition) -> ConfirmationVerdict:
+        if row.state != "confirming" or transition.look is None:
             return judge_missing_confirmation(self.board.spec(row))
-        return self._reports.judge_confirmation(self.board.reread(row.name), *turned.look, now=self._ages.now(row))
+        return self._reports.judge_confirmation(
+            self.board.reread(row.name), *transition.look, now=self._study_clock.now(row)
+        )
 
     def _commit(
-        self, row: StudyRow, turned: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
+        self, row: StudyRow, transition: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
     ) -> bool:
-        at = turned.after.opened_at if turned.policy is not None else self._ages.now(row)
+        at = transition.after.opened_at if transition.policy is not None else self._study_clock.now(row)
         lines = [audit_line(at, who, action, reason, detail)]
-        if turned.trip is not None:
-            trip = escape_control(turned.trip)  # it names metrics, and must get through
-            lines.append(audit_line(at, "breaker", "trip", trip, {"from": row.state, "to": turned.after.state}))
+        if transition.trip is not None:
+            trip = escape_control(transition.trip)  # it contains names of metrics, and must be stored
+            lines.append(audit_line(at, "breaker", "trip", trip, {"from": row.state, "to": transition.after.state}))
         done = self.store.update_study(
             row,
-            turned.after,
-            policy=turned.policy,
-            close=turned.close,
-            learner=turned.learner,
+            transition.after,
+            policy=transition.policy,
+            close=transition.close,
+            learner=transition.learner,
             audit=lines,
-            use_reserve=turned.after.state == "paused" != row.state,  # a person's pause, or the breaker's
+            use_reserve=transition.after.state == "paused" != row.state,  # a pause succeeds on a full disk
         )
         if done:
-            self._ages.now(turned.after)  # the new round's time begins now, not when someone next looks at it
+            self._study_clock.now(transition.after)  # the new round starts now, not at its next reading
             self.board.reread(row.name)
-            for message in describe_transition(row.name, turned):
+            for message in describe_transition(row.name, transition):
                 self._notify(message)
         return done
 
     def _closed(self, row: StudyRow, number: int, own: bool) -> dict[str, Any]:
-        found = self.store.list_closes(row.number, after=number - 1, limit=1)
-        if not found or found[0].round != number:
+        result = self.store.list_closes(row.number, after=number - 1, limit=1)
+        if not result or result[0].round != number:
             raise LifecycleError(f"round {number} of study {row.name!r} was never closed")
-        return {"study": row.name, "closed": own, **close_summary(found[0])}
+        return {"study": row.name, "closed": own, **close_summary(result[0])}
 
 
 def _warnings(spec: StudySpec, source: SourceCheck | None) -> list[str]:
@@ -552,5 +564,5 @@ def _check_options(action: str, options: Mapping[str, Any]) -> None:
 
 def _limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise OptionError(f"limit is {limit!r}; it is a whole number from 1 to {MOST_ROWS}")
-    return min(limit, MOST_ROWS)
+        raise OptionError(f"limit is {limit!r}; it is a whole number from 1 to {MAX_ROWS}")
+    return min(limit, MAX_ROWS)

@@ -103,8 +103,8 @@ def read_observations(
         )
     places = _candidates(table, metrics, candidates)
     own = None if "candidate" in table.columns else table.row_names(None, MeasurementError, apart_from=metrics).column
-    known = [*metrics, *OBSERVATION_COLUMNS, *([] if own is None else [own])]
-    _check_columns(table, known, metrics, "the table of observations")
+    allowed = [*metrics, *OBSERVATION_COLUMNS, *([] if own is None else [own])]
+    _check_columns(table, allowed, metrics, "the table of observations")
     for name, cure in (("version", "study.policy.version when it was served"), ("units", "how many units it had")):
         if name not in table.columns:
             raise MeasurementError(f"the table of observations lacks the column {name!r}; give each row {cure}")
@@ -137,17 +137,17 @@ def _candidates(table: DataTable, metrics: Sequence[str], candidates: Candidates
         named = table.row_names(None, MeasurementError, apart_from=metrics).names
     if named is None:
         raise MeasurementError("the table of observations names no candidates; add a column 'candidate'")
-    known = set(candidates.names)
+    names = set(candidates.names)
     return [
-        candidates.index(int(label) if isinstance(label, str) and label not in known and label.isdecimal() else label)
+        candidates.index(int(label) if isinstance(label, str) and label not in names and label.isdecimal() else label)
         for label in named
     ]
 
 
-def _check_columns(table: DataTable, known: Sequence[str], metrics: Sequence[str], what: str) -> None:
+def _check_columns(table: DataTable, allowed: Sequence[str], metrics: Sequence[str], what: str) -> None:
     if missing := [name for name in metrics if name not in table.columns]:
         raise MeasurementError(f"{what} lacks the column {missing[0]!r}; it has {table.listed()}")
-    if unknown := [name for name in table.columns if name not in known]:
+    if unknown := [name for name in table.columns if name not in allowed]:
         raise MeasurementError(
             f"{what} has the column {unknown[0]!r}, which this study does not measure; leave it out, as in "
             f"table[{list(metrics)!r}]"

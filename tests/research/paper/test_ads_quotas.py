@@ -12,9 +12,17 @@ from pasto.sim.ads import ads
 from pasto_research import paper
 from pasto_research.paper.data.ipinyou import Log, load
 from pasto_research.paper.experiment import Size
-from pasto_research.paper.output import saved
-from pasto_research.paper.quota_lifts import Shown, learn, objective
-from pasto_research.paper.quota_replay import METRICS, SHOWN, TOTAL, Requests, retrieve, shares_of, shown
+from pasto_research.paper.output import outcome_document
+from pasto_research.paper.quota_lifts import QuotaOutcomes, learn, objective
+from pasto_research.paper.quota_replay import (
+    DISPLAYED_ADS,
+    METRICS,
+    TOTAL,
+    Requests,
+    request_values,
+    retrieve,
+    shares_of,
+)
 from pasto_research.paper.quota_simulation import simulated
 
 CAMPAIGNS = (("1000", 50.0, 0.004), ("2000", 65.0, 0.0015), ("3000", 80.0, 0.0006), ("4000", 95.0, 0.0003))
@@ -71,10 +79,10 @@ def test_the_best_of_what_was_retrieved_is_shown() -> None:
     scores = np.zeros((1, 2, TOTAL))
     scores[0, :, :3] = [[9, 5, 1], [7, 6, 2]]
     found = Requests(scores, dict.fromkeys(METRICS, scores * 10))
-    assert SHOWN == 2
-    assert shown(found, [1, 1])[0].tolist() == [160.0]
-    assert shown(found, [0, 3])[0].tolist() == [130.0]
-    assert shown(found, [3, 0])[0].tolist() == [140.0]
+    assert DISPLAYED_ADS == 2
+    assert request_values(found, [1, 1])[0].tolist() == [160.0]
+    assert request_values(found, [0, 3])[0].tolist() == [130.0]
+    assert request_values(found, [3, 0])[0].tolist() == [140.0]
 
 
 def test_modules_retrieve_the_likeliest_first_and_cold_ads_have_a_module_of_their_own() -> None:
@@ -93,7 +101,7 @@ def test_the_experiment_runs_on_small_logs(tmp_path: Path) -> None:
     lifts = outcome.tables[2]
     assert lifts.title.startswith("iPinYou: lift over the baseline")
     assert [row[0] for row in lifts.rows][-1] == "the paper: probabilistic"
-    record = json.loads(json.dumps(saved(outcome), allow_nan=False))
+    record = json.loads(json.dumps(outcome_document(outcome), allow_nan=False))
     assert abs(sum(record["data"]["iPinYou"]["probabilities"]) - 1) < 1e-9
     assert abs(sum(record["data"]["the demonstration's world"]["probabilities"]) - 1) < 1e-9
     assert outcome.tables[3].title.startswith("the demonstration's world: lift over the baseline")
@@ -112,10 +120,10 @@ def test_the_world_of_the_demonstration_is_shown_as_it_is() -> None:
     assert seen.baseline == world.baseline
 
 
-def few(today: tuple[float, float]) -> Shown:
+def few(today: tuple[float, float]) -> QuotaOutcomes:
     """Three quotas, two requests each; the second quota is the baseline."""
     values = np.array([[[3.0, 3.0], [2.0, 2.0], [1.5, 1.5]], [[0.0, 0.0], today, [4.0, 4.0]]])
-    return Shown("few", pasto.grid(a=[0, 1, 2]), 1, ("money", "fresh"), values, {"fresh": -25.0})
+    return QuotaOutcomes("few", pasto.grid(a=[0, 1, 2]), 1, ("money", "fresh"), values, {"fresh": -25.0})
 
 
 def test_lifts_are_percent_over_the_baseline() -> None:
@@ -136,5 +144,5 @@ def test_guardrails_stand_below_the_baseline_of_those_who_are_asked() -> None:
 
 
 def test_a_baseline_that_shows_nothing_of_a_guardrail_is_refused() -> None:
-    with pytest.raises(InputError, match="few: the baseline shows no fresh, so nothing can be told in percent of it"):
+    with pytest.raises(InputError, match="few: the baseline shows no fresh, so a percentage of it is undefined"):
         learn(few((0.0, 0.0)), Size(runs=1, rounds=1))

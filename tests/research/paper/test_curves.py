@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pasto_research.paper.curves import Curve, told
+from pasto_research.paper.curves import Curve, describe_power
 
 
 def test_a_power_law_is_found_with_its_error() -> None:
@@ -32,7 +32,7 @@ def test_only_the_rounds_asked_for_are_fitted() -> None:
 def test_what_is_not_positive_or_too_short_has_no_exponent() -> None:
     assert Curve((1, 10), np.array([[1.0, -1.0]])).exponent() is None
     assert Curve((1, 10), np.array([[1.0, 1.0]])).exponent(since=10) is None
-    assert told(None) == "no power of T"
+    assert describe_power(None) == "no power of T"
 
 
 def test_mean_and_error_are_those_over_runs() -> None:

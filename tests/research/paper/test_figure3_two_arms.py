@@ -8,7 +8,7 @@ import pytest
 
 from pasto.sim import LearningTrace
 from pasto_research import paper
-from pasto_research.paper import Outcome, saved
+from pasto_research.paper import Outcome, outcome_document
 from pasto_research.paper.figure3_two_arms import OURS, PLAIN, TUNED, _agrees, _faster
 
 
@@ -41,7 +41,7 @@ def test_every_curve_starts_at_equal_shares(outcome: Outcome) -> None:
 
 
 def test_the_outcome_is_plain_json_and_its_figure_can_be_drawn(outcome: Outcome, tmp_path: Path) -> None:
-    assert json.loads(json.dumps(saved(outcome), allow_nan=False))["settings"]["runs"] == 300
+    assert json.loads(json.dumps(outcome_document(outcome), allow_nan=False))["settings"]["runs"] == 300
     (draw,) = outcome.figures.values()
     (axes,) = draw().axes
     assert axes.get_xscale() == "log"

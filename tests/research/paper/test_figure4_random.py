@@ -8,7 +8,7 @@ import pytest
 from pasto.sim import monte_carlo, relative_gain
 from pasto.sim import synthetic_b as world
 from pasto_research import paper
-from pasto_research.paper import Outcome, saved
+from pasto_research.paper import Outcome, outcome_document
 from pasto_research.paper.figure4_runs import _error, _smallest
 
 
@@ -81,7 +81,7 @@ def test_the_control_differs_in_its_floor_alone(outcome: Outcome) -> None:
 
 
 def test_the_outcome_is_plain_json_and_its_figures_can_be_drawn(outcome: Outcome) -> None:
-    record = json.loads(json.dumps(saved(outcome), allow_nan=False))
+    record = json.loads(json.dumps(outcome_document(outcome), allow_nan=False))
     assert set(record["data"]) == {"sigma 0.1", "sigma 0.5", "sigma 1", "sigma 1, floor held"}
     assert all(isinstance(claim["holds"], bool | None) for claim in record["claims"])
     panels = {name: len(draw().axes) for name, draw in outcome.figures.items()}

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from pasto.cli import main
-from pasto_research.paper.quota_replay import KEPT as KEPT_IN_THE_LOGS
-from pasto_research.paper.quota_simulation import KEPT as KEPT_IN_THE_WORLD
+from pasto_research.paper.quota_replay import GUARDRAILS as KEPT_IN_THE_LOGS
+from pasto_research.paper.quota_simulation import GUARDRAILS as KEPT_IN_THE_WORLD
 
 pytestmark = pytest.mark.realdata
 

@@ -2,7 +2,7 @@ import numpy as np
 
 from pasto.optimize.learners import Algorithm1
 from pasto.sim import LearningTrace, example_a, monte_carlo
-from pasto_research.paper.curves import TRUE, horizons, measured, schedules
+from pasto_research.paper.curves import TRUE_G, horizons, measure_curves, schedules
 from pasto_research.paper.experiment import Size
 from pasto_research.paper.theory_bounds import Constants
 
@@ -12,7 +12,7 @@ KNOWN = Constants(gradient=8.0, slope=1.0, size=1.0, smoothness=1.0)
 def test_the_theorem_prescribes_its_floor_and_step() -> None:
     simulations, true, small = schedules(KNOWN)
     assert simulations.learner(100) == Algorithm1()
-    assert true.name == TRUE
+    assert true.name == TRUE_G
     learner = true.learner(400)
     assert [learner.floor.at(t) for t in (1, 100, 256, 6_400)] == [0.75, 0.75, 0.5, 0.1]
     assert small.learner(400).floor.at(100) == 0.1
@@ -30,11 +30,11 @@ def test_a_step_that_depends_on_the_horizon_has_a_run_for_each() -> None:
 
     size, world = Size(runs=4, rounds=50, seed=3), example_a()
     simulations, true, _ = schedules(KNOWN)
-    curve = measured(true, world, size, {"answer": ends})["answer"]
+    curve = measure_curves(true, world, size, {"answer": ends})["answer"]
     assert curve.rounds == (10, 30, 50)
     for place, horizon in enumerate(curve.rounds):
         alone = monte_carlo(Algorithm1.theorem(8.0, horizon), world, runs=4, rounds=horizon, seed=3)
         np.testing.assert_array_equal(curve.values[:, place], alone.answer[:, -1])
-    anytime = measured(simulations, world, size, {"answer": ends})["answer"]
+    anytime = measure_curves(simulations, world, size, {"answer": ends})["answer"]
     together = monte_carlo("algorithm1", world, runs=4, rounds=50, seed=3, checkpoints=(10, 30))
     np.testing.assert_array_equal(anytime.values, together.answer)

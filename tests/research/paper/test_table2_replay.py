@@ -13,9 +13,9 @@ from scipy.sparse import csr_array
 from pasto.errors import OptionError
 from pasto_research import paper
 from pasto_research.paper import table2_replay
-from pasto_research.paper.models.mult_vae import Autoencoder, Settings, Training
-from pasto_research.paper.output import saved
-from pasto_research.paper.table2_replay import Played, objective
+from pasto_research.paper.models.mult_vae import Autoencoder, MultVaeSettings, TrainingResult
+from pasto_research.paper.output import outcome_document
+from pasto_research.paper.table2_replay import Table2Replay, objective
 
 ITEMS = 60
 
@@ -43,13 +43,13 @@ def write_shop(place: Path) -> None:
     (place / "item_description.tsv").write_text(f"item_id:token\tprice:float\n{prices}")
 
 
-def stand_in(known: csr_array, wanted: csr_array, settings: Settings, **_: Any) -> Training:
+def stand_in(known: csr_array, wanted: csr_array, settings: MultVaeSettings, **_: Any) -> TrainingResult:
     """Scores every user alike, by the weights that were to be learned, with a little noise."""
     weights = np.asarray(wanted.sum(axis=0)).ravel()
     blank = Autoencoder.empty(known.shape[1], settings.hidden).arrays()
     noise = np.random.default_rng(3).normal(0.0, 0.05, len(weights))
     blank["out_bias"] = (np.log(weights + 0.5) + noise).astype(np.float32)
-    return Training(Autoencoder(**blank), (0.1, 0.2), True)
+    return TrainingResult(Autoencoder(**blank), (0.1, 0.2), True)
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,9 @@ def test_the_tables_of_the_paper_are_told_for_movies(outcome: paper.Outcome, tmp
     assert "soft (λ = 5): probabilistic, Algorithm 1" in solutions
     assert "hard: probabilistic, default learner" in solutions
     assert "the paper, MovieLens-20M: single best" in solutions
-    (sanity,) = [table for table in outcome.tables if "beside simpler ones" in table.title]
+    (sanity,) = [table for table in outcome.tables if "the models and simpler ones" in table.title]
     assert [row[0] for row in sanity.rows][:2] == ["popularity", "EASE"]
-    json.dumps(saved(outcome), allow_nan=False)
+    json.dumps(outcome_document(outcome), allow_nan=False)
     names = {path.name for path in paper.write(outcome, tmp_path / "out")}
     assert {"movielens.md", "movielens.png", "movielens-learning.svg"} <= names
 
@@ -105,7 +105,7 @@ def test_what_was_computed_is_found_again(outcome: paper.Outcome, place: Path, m
     monkeypatch.setattr(table2_replay, "_baselines", never)
     again = paper.run("movielens", quick=True, runs=1, rounds=1, data=place, cache=place / "cache")
     assert again.tables[:2] == outcome.tables[:2]
-    assert saved(again)["data"] == saved(outcome)["data"]
+    assert outcome_document(again)["data"] == outcome_document(outcome)["data"]
 
 
 def test_revenue_is_told_for_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +127,10 @@ def test_data_is_needed() -> None:
 
 def test_a_lead_and_its_error_are_means_over_users(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table2_replay, "train", stand_in)
-    kept: list[Played] = []
+    kept: list[Table2Replay] = []
     real = table2_replay.play
 
-    def keep(*given: Any) -> Played:
+    def keep(*given: Any) -> Table2Replay:
         kept.append(real(*given))
         return kept[-1]
 

@@ -7,9 +7,9 @@ import pytest
 
 from pasto_research.paper.data.kuairand import Impressions
 from pasto_research.paper.experiment import Size
-from pasto_research.paper.output import saved
+from pasto_research.paper.output import outcome_document
 from pasto_research.paper.table3_replay import METRICS, Content, objective, play
-from pasto_research.paper.table3_results import lift, tell
+from pasto_research.paper.table3_results import build_outcome, lift
 
 SIZE = Size(runs=1, rounds=3, quick=True)
 
@@ -35,8 +35,8 @@ def content() -> Content:
 
 
 def test_metrics_are_percent_over_the_baseline(content: Content) -> None:
-    np.testing.assert_allclose(content.crowd.truth[:, content.baseline], 0.0, atol=1e-3)
-    time, like, _ = content.crowd.truth
+    np.testing.assert_allclose(content.user_sample.truth[:, content.baseline], 0.0, atol=1e-3)
+    time, like, _ = content.user_sample.truth
     names = content.candidates.names
     without, liked = names.index("long_view=0,like=0,forward=0"), names.index("long_view=0,like=1,forward=1")
     assert time[without] > time[liked]
@@ -54,7 +54,7 @@ def test_lifts_come_with_the_error_of_paired_users(content: Content) -> None:
 
 
 def test_table_3_is_told_for_both_sets_of_guardrails(content: Content) -> None:
-    outcome = tell(content, SIZE)
+    outcome = build_outcome(content, SIZE)
     tables = [table for table in outcome.tables if table.title.startswith("Table 3")]
     assert [table.title.split(" at ")[0] for table in tables] == [
         "Table 3, keeping like and forward",
@@ -64,7 +64,7 @@ def test_table_3_is_told_for_both_sets_of_guardrails(content: Content) -> None:
         assert table.header == ("solution", *METRICS, "what it is")
         assert [row[0] for row in table.rows[-2:]] == ["the paper: single best", "the paper: probabilistic"]
     assert outcome.claims[0].what.startswith("Forwards are frequent enough")
-    json.dumps(saved(outcome), allow_nan=False)
+    json.dumps(outcome_document(outcome), allow_nan=False)
     (draw,) = outcome.figures.values()
     assert len(draw().axes) == 1
 

@@ -6,7 +6,7 @@ import pytest
 
 from pasto.sim import example_a
 from pasto_research.paper import Outcome, run, write
-from pasto_research.paper.curves import TRUE
+from pasto_research.paper.curves import TRUE_G
 from pasto_research.paper.theory_bounds import Constants, convergence_bound
 
 
@@ -36,7 +36,7 @@ def test_every_schedule_comes_closer_and_stays_below_the_bound(outcome: Outcome)
 def test_a_floor_of_three_quarters_keeps_both_arms(outcome: Outcome) -> None:
     # f(0.625, 0.375) is the worst that p in [3/8, 5/8] can do.
     worst = 1.0125 - float(example_a().value([0.625, 0.375]))
-    assert (outcome.data["curves"][TRUE]["mean"] < worst).all()
+    assert (outcome.data["curves"][TRUE_G]["mean"] < worst).all()
     assert outcome.data["even_split"] == pytest.approx(0.0125)
     assert outcome.data["worst_blend"] == pytest.approx(19.0125)
 
@@ -56,4 +56,4 @@ def test_tiny_sizes_run(runs: int, rounds: int) -> None:
 def test_the_figure_and_the_file_are_written(outcome: Outcome, tmp_path: Path) -> None:
     assert {path.suffix for path in write(outcome, tmp_path)} == {".json", ".md", ".png", ".svg"}
     saved = json.loads((tmp_path / "convergence.json").read_text(encoding="utf-8"))
-    assert set(saved["data"]["curves"]) == {"simulations", TRUE, "theorem, G = 1"}
+    assert set(saved["data"]["curves"]) == {"simulations", TRUE_G, "theorem, G = 1"}

@@ -6,7 +6,7 @@ import pytest
 
 from pasto.sim import RunRound, World, drift, example_a, monte_carlo
 from pasto_research.paper import Outcome, run, write
-from pasto_research.paper.curves import TRUE
+from pasto_research.paper.curves import TRUE_G
 from pasto_research.paper.theorem2_regret import best_fixed, worlds
 from pasto_research.paper.theory_bounds import Constants, empirical_regret_bound, regret_bound
 
@@ -90,7 +90,7 @@ def test_figures_and_file_are_written(outcome: Outcome, tmp_path: Path) -> None:
     names = {path.name for path in write(outcome, tmp_path)}
     assert {"regret.json", "regret.png", "regret.svg", "regret-bound.png"} <= names
     saved = json.loads((tmp_path / "regret.json").read_text(encoding="utf-8"))
-    assert set(saved["data"]["curves"]["waves"]["second"]) == {"simulations", TRUE, "theorem, G = 1"}
+    assert set(saved["data"]["curves"]["waves"]["second"]) == {"simulations", TRUE_G, "theorem, G = 1"}
 
 
 def test_tiny_sizes_run() -> None:

@@ -20,7 +20,8 @@ from pasto.report.records import write_report
 from pasto.report.text import render_text, render_what_if
 from pasto.service.policy_cache import PolicyCache
 from pasto.service.reports.confirmation_report import report_confirmation
-from pasto.service.round_history import judged_rounds, latest
+from pasto.service.round_history import latest
+from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.scheduler import Scheduler
 from pasto.service.study_file.quantities import build_quantities
 
@@ -272,4 +273,4 @@ def test_of_very_many_rounds_the_latest_are_read(playground: Make, monkeypatch: 
     monkeypatch.setattr("pasto.service.round_history.MAX_NUMBERS", 2 * 5 * 4 * 5)
     rounds = PolicyCache(place.store).reread("feed").rounds.rounds
     assert [one.version for one in latest(rounds)] == [3, 4]
-    assert [one.version for one in judged_rounds(place.store, 1)] == [1, 2, 3, 4]
+    assert [one.version for one in read_judged_rounds(place.store, 1)] == [1, 2, 3, 4]

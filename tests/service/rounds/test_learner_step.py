@@ -110,7 +110,7 @@ def test_a_policy_that_is_no_distribution_is_not_served(study: Study, monkeypatc
         patch.setattr("pasto.optimize.learners.Thompson.propose", spoiled)
         after = update_learner(text, [])
     assert len(after.problems) == 1
-    assert "no distribution" in after.problems[0]
+    assert "not a distribution" in after.problems[0]
     assert after.study.policy.probabilities == study.policy.probabilities
     assert "NaN" not in after.text
     json.loads(after.text)

@@ -22,14 +22,14 @@ def test_shares(given_: Any, share: float) -> None:
 @pytest.mark.parametrize("given_", ["10", "-10%", "110%", 10, -0.1, None, True, float("nan"), "ten", [0.1]])
 def test_what_is_no_share(given_: Any) -> None:
     problems = ProblemList()
-    assert read_share(problems, "traffic.cap", given_) is None
-    assert "'10%' or 0.1" in problems.found["traffic.cap"]
+    assert read_share(problems, "traffic.max_share", given_) is None
+    assert "'10%' or 0.1" in problems.found["traffic.max_share"]
 
 
 def test_a_share_that_was_meant_in_percent_is_recognised() -> None:
     problems = ProblemList()
-    read_share(problems, "traffic.cap", 30)
-    assert problems.found["traffic.cap"].endswith("; for 30 percent write '30%'")
+    read_share(problems, "traffic.max_share", 30)
+    assert problems.found["traffic.max_share"].endswith("; for 30 percent write '30%'")
 
 
 def test_ends_that_a_share_may_not_reach() -> None:

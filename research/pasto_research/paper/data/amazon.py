@@ -1,4 +1,4 @@
-"""Amazon reviews: ratings as CSV, reviews and products as JSON lines, or "user item" pairs beside a table of items."""
+"""Amazon reviews: ratings as CSV, reviews and products as JSON lines, or "user item" pairs with a table of items."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ TABLES = ("item_description.tsv", "item_description.csv")
 
 
 def load(directory: str | Path, least: float = 3.0) -> Interactions:
-    r"""The pairs of a reviewer and a product with at least so many stars, and the products' prices.
+    r"""Return the pairs of a reviewer and a product with at least `least` stars, and the products' prices.
 
-    The directory holds one of: a table item_description.tsv beside a .txt file of "user item" lines without stars, all
-    of which count; or a metadata file (meta_*.json or .jsonl) beside ratings (*.csv) or reviews (*.json, *.jsonl). All
+    The directory holds one of: a table item_description.tsv and a .txt file of "user item" lines without stars, all
+    of which count; or a metadata file (meta_*.json or .jsonl) and ratings (*.csv) or reviews (*.json, *.jsonl). All
     of them may be gzipped.
 
     >>> import tempfile
@@ -46,8 +46,8 @@ def load(directory: str | Path, least: float = 3.0) -> Interactions:
     metadata, ratings, reviews = _files(place)
     if not holds(place):
         raise InputError(
-            f"{str(directory)!r} holds no Amazon reviews: a metadata file meta_*.json with prices is needed beside "
-            f"ratings (*.csv) or reviews (*.json), or {TABLES[0]} beside a .txt file of pairs"
+            f"{str(directory)!r} holds no Amazon reviews: a metadata file meta_*.json with prices is needed with "
+            f"ratings (*.csv) or reviews (*.json), or {TABLES[0]} and a .txt file of pairs"
         )
     source = Source((ratings or reviews)[0])
     items: dict[str, int] = {}
@@ -57,7 +57,7 @@ def load(directory: str | Path, least: float = 3.0) -> Interactions:
 
 
 def holds(directory: str | Path) -> bool:
-    """Whether a directory has Amazon reviews in it, not in one below.
+    """Return True if a directory itself contains Amazon reviews.
 
     >>> holds("nowhere")
     False
@@ -67,19 +67,19 @@ def holds(directory: str | Path) -> bool:
     return find(place, *TABLES, deep=False) is not None or bool(metadata and (ratings or reviews))
 
 
-def price_of(told: object) -> float | None:
-    """A price as a number of dollars; None where there is none, or a range, or words instead of one.
+def price_of(text: object) -> float | None:
+    """Return a price in dollars; None if there is none, or a range or words instead.
 
     >>> price_of("$1,299.00"), price_of(4.5), price_of("$5.00 - $9.00"), price_of("")
     (1299.0, 4.5, None, None)
     """
-    match told:
+    match text:
         case bool():
             return None
         case int() | float():
-            price = float(told)
-        case str() if re.fullmatch(r"\$?[\d,]*\.?\d+", told.strip()):
-            price = float(told.strip().lstrip("$").replace(",", ""))
+            price = float(text)
+        case str() if re.fullmatch(r"\$?[\d,]*\.?\d+", text.strip()):
+            price = float(text.strip().lstrip("$").replace(",", ""))
         case _:
             return None
     return price if np.isfinite(price) and price > 0 else None
@@ -89,7 +89,7 @@ def _pairs(place: Path, table: Source, least: float) -> Interactions:
     names = [path for path in sorted(table.path.parent.glob("*.txt")) if _is_pairs(path)]
     if not names:
         raise InputError(
-            f'beside {str(table)!r} should be a .txt file of "user item" lines, and {str(place)!r} has none'
+            f'{str(table)!r} needs a .txt file of "user item" lines in its directory, and {str(place)!r} has none'
         )
     source = Source(names[0])
 
@@ -100,14 +100,14 @@ def _pairs(place: Path, table: Source, least: float) -> Interactions:
 
     prices = {}
     for row in csv.DictReader(table.lines(), delimiter="\t", quoting=csv.QUOTE_NONE):
-        told = {(name or "").partition(":")[0]: value for name, value in row.items()}
-        if (price := price_of(told["price"])) is not None:
-            prices[int(told["item_id"])] = price
+        text = {(name or "").partition(":")[0]: value for name, value in row.items()}
+        if (price := price_of(text["price"])) is not None:
+            prices[int(text["item_id"])] = price
     return numbered(f"Amazon {_title(source.path)}", gather(blocks(), least), {"price": prices})
 
 
 def _files(place: Path) -> tuple[list[Path], list[Path], list[Path]]:
-    """Metadata, ratings and reviews, as far as their names tell."""
+    """Return the metadata, ratings and reviews, by their names."""
     files = sorted(path for path in place.glob("*") if path.is_file())
     metadata = [path for path in files if path.name.startswith("meta_") and _plain(path).endswith((".json", ".jsonl"))]
     others = [path for path in files if path not in metadata]

@@ -1,4 +1,4 @@
-"""Who took what: the one form into which every data set is read."""
+"""Interactions of users with items: the common form of every data set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Interactions:
     """
 
     name: str
-    """Of the data set, as results tell it."""
+    """Name of the data set, as in results."""
     users: Codes
     """(events,): from 0."""
     items: Codes
@@ -41,21 +41,21 @@ class Interactions:
 
     @property
     def events(self) -> int:
-        """How many pairs there are."""
+        """Number of pairs."""
         return len(self.users)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gathered:
-    """The rows that count, with the identities that the file uses."""
+class InteractionLog:
+    """Log of the rows that count, with the identifiers of the file."""
 
     users: NDArray[np.int64]
     items: NDArray[np.int64]
     rows: int
 
 
-def gather(blocks: Iterable[Block], least: float) -> Gathered:
-    """Keep the pairs with at least so many stars, block by block, so that no more than one block is held besides them.
+def gather(blocks: Iterable[Block], least: float) -> InteractionLog:
+    """Select the pairs with at least `least` stars, block by block, so that at most one block is in memory.
 
     >>> import numpy as np
     >>> block = (np.array([7, 7]), np.array([1, 2]), np.array([2.5, 3.0], np.float32))
@@ -65,21 +65,21 @@ def gather(blocks: Iterable[Block], least: float) -> Gathered:
     users, items, rows = [], [], 0
     for some_users, some_items, stars in blocks:
         rows += len(some_users)
-        kept = slice(None) if stars is None else stars >= least
-        users.append(some_users[kept].astype(np.int32, casting="same_kind"))
-        items.append(some_items[kept].astype(np.int32, casting="same_kind"))
+        selected = slice(None) if stars is None else stars >= least
+        users.append(some_users[selected].astype(np.int32, casting="same_kind"))
+        items.append(some_items[selected].astype(np.int32, casting="same_kind"))
     if not rows:
         raise InputError("the file has no ratings at all")
-    return Gathered(np.concatenate(users).astype(np.int64), np.concatenate(items).astype(np.int64), rows)
+    return InteractionLog(np.concatenate(users).astype(np.int64), np.concatenate(items).astype(np.int64), rows)
 
 
 def numbered(
-    name: str, found: Gathered, worth: Mapping[str, Mapping[int, float]] | None = None, missing: float = np.nan
+    name: str, found: InteractionLog, worth: Mapping[str, Mapping[int, float]] | None = None, missing: float = np.nan
 ) -> Interactions:
-    """The pairs with users and items numbered from 0, once each, and what each item is worth looked up.
+    """Return the pairs with users and items numbered from 0, once each, and the weight of each item.
 
     >>> import numpy as np
-    >>> found = Gathered(np.array([7, 7, 7]), np.array([20, 10, 20]), 3)
+    >>> found = InteractionLog(np.array([7, 7, 7]), np.array([20, 10, 20]), 3)
     >>> pairs = numbered("tiny", found, {"price": {10: 4.5}})
     >>> pairs.events, pairs.worth["price"]
     (2, array([4.5, nan]))

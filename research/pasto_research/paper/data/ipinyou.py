@@ -26,12 +26,12 @@ class Log:
 
     @property
     def cost_per_click(self) -> float:
-        """What was paid for all impressions, over what was clicked, in fen for a thousand."""
+        """Cost of all impressions per click, in fen per thousand."""
         return float(self.prices.sum() / max(1.0, self.clicks.sum()))
 
 
 def load(directory: str | Path) -> tuple[Log, ...]:
-    r"""The test log of every campaign in the directory, or in one right below it, in the order of their numbers.
+    r"""Return the test log of every campaign in the directory or a direct subdirectory, by number.
 
     A file is named after its campaign, as in 1458.test.txt or 2997_test.theta.txt, gzipped or not; its columns are
     click, market price, predicted rate and perhaps a time, parted by blanks or tabs.

@@ -44,7 +44,7 @@ class Impressions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """What is known from before the impressions: shares among what was watched, by user and by video."""
+    """Return features from before the impressions: shares among the watched videos, by user and by video."""
 
     by_user: dict[str, dict[int, float]]
     by_video: dict[str, dict[int, float]]
@@ -66,7 +66,7 @@ class History:
 
 
 def find(directory: str | Path) -> Path:
-    """The directory that holds the files: this one, or one right below it."""
+    """Return the directory with the files: this one, or a direct subdirectory."""
     place = Path(directory)
     for each in (place, *sorted(path for path in place.glob("*") if path.is_dir())):
         if all((each / name).exists() for name in FILES):
@@ -75,7 +75,7 @@ def find(directory: str | Path) -> Path:
 
 
 def load(directory: str | Path) -> tuple[Impressions, Impressions]:
-    """The impressions of the main feed to train on, and those to judge by."""
+    """Return the impressions of the main feed for training, and those for testing."""
     place = find(directory)
     kinds = ("watch_seq", *PRIOR)
     sequences = {}
@@ -127,7 +127,7 @@ def _looked(known: dict[int, float], identities: NDArray[np.int64]) -> FloatArra
     return np.array([known.get(one, np.nan) for one in identities.tolist()])
 
 
-def _tag(told: object) -> float:
-    """The first of a video's tags, as a number."""
-    first = str(told).split(",")[0]
+def _tag(tags: object) -> float:
+    """Return the first of a video's tags, as a number."""
+    first = str(tags).split(",")[0]
     return float(first) if first.replace(".", "", 1).isdigit() else np.nan

@@ -23,7 +23,7 @@ EDITIONS = {
 
 
 def load(directory: str | Path, least: float = 3.0, genre: str = GENRE) -> Interactions:
-    r"""The ratings of at least so many stars, and which movies are of a genre.
+    r"""Return the ratings of at least `least` stars, and the movies of a genre.
 
     The directory holds ratings.csv and movies.csv, or ratings.dat and movies.dat, or the official zip with them inside.
 

@@ -1,4 +1,4 @@
-"""What is kept of a data set, and what of it is held back for testing."""
+"""Preparation of a data set: the pairs that are used, and the split for testing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def priced(pairs: Interactions, worth: str) -> Interactions:
 
 
 def busiest(pairs: Interactions, count: int) -> Interactions:
-    """The users with the most pairs, and the items that these have; the name tells it where anybody is left out.
+    """Return the users with the most pairs and their items; the name states it if users are left out.
 
     >>> import numpy as np
     >>> some = Interactions("tiny", np.array([0, 1, 1], np.int32), np.array([0, 1, 2], np.int32), 2, 3)
@@ -95,7 +95,7 @@ def _table(pairs: Interactions, chosen: np.ndarray) -> csr_array:
 
 
 def _kept(pairs: Interactions, chosen: np.ndarray) -> Interactions:
-    """The chosen pairs, with users and items that have none left out and the others numbered anew."""
+    """Return the chosen pairs, without users and items that have none, and renumber the others."""
     users, user_codes = np.unique(pairs.users[chosen], return_inverse=True)
     items, item_codes = np.unique(pairs.items[chosen], return_inverse=True)
     return replace(

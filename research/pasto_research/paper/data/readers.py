@@ -37,7 +37,7 @@ class Source:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """The file's bytes, unpacked."""
+        """Return the file's bytes, unpacked."""
         try:
             if self.member is not None:
                 with ZipFile(self.path) as archive, archive.open(self.member) as file:
@@ -72,7 +72,7 @@ class Source:
 
 
 def find(directory: str | Path, *names: str, deep: bool = True) -> Source | None:
-    """The first file of one of these names in a directory or, if deep, in one right below it, packed or not.
+    """Return the first file of one of these names in a directory or, if deep, in a subdirectory, packed or not.
 
     >>> find(Path("nowhere"), "ratings.csv") is None
     True
@@ -86,7 +86,7 @@ def find(directory: str | Path, *names: str, deep: bool = True) -> Source | None
 
 
 def numbers(block: bytes, columns: int, source: Source, delimiter: bytes = b",") -> FloatArray:
-    r"""A block of lines of plain numbers, (lines, columns).
+    r"""Return a block of lines of plain numbers, (lines, columns).
 
     >>> numbers(b"1::20::5::978300760\n", 4, Source(Path("ratings.dat")), b"::").tolist()
     [[1.0, 20.0, 5.0, 978300760.0]]

@@ -23,8 +23,8 @@ SMALLEST = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Predicted:
-    """What was predicted of the later impressions, and how well."""
+class FeedbackPrediction:
+    """Predictions for the later impressions, and their quality."""
 
     scores: dict[str, FloatArray]
     """(impressions,) each: seconds, or probabilities."""
@@ -32,7 +32,7 @@ class Predicted:
     """The area under the ROC curve; for watch time, the correlation of ranks."""
 
 
-def predict(earlier: Impressions, later: Impressions, seed: int = 1) -> Predicted:
+def predict(earlier: Impressions, later: Impressions, seed: int = 1) -> FeedbackPrediction:
     """Train on the earlier impressions, predict the later ones, and compare with what came."""
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -53,11 +53,11 @@ def predict(earlier: Impressions, later: Impressions, seed: int = 1) -> Predicte
         else area_under_curve(scores[kind], later.feedback[kind])
         for kind in FEEDBACK
     }
-    return Predicted(scores, quality)
+    return FeedbackPrediction(scores, quality)
 
 
 def area_under_curve(scores: FloatArray, truth: FloatArray) -> float:
-    """The chance that a yes scores higher than a no, ties counted half.
+    """Return the chance that a positive scores higher than a negative, with ties as one half (AUC).
 
     >>> area_under_curve(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0.0, 0, 1, 1]))
     0.75

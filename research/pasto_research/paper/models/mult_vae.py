@@ -1,4 +1,4 @@
-"""A trained Mult-VAE (Liang et al. 2018): its weights, and the scores they give; no more than NumPy is needed."""
+"""Mult-VAE (Liang et al. 2018): weights and scores with NumPy alone, and training with PyTorch."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Weights = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Of one training.
+class MultVaeSettings:
+    """Settings of one training.
 
-    >>> Settings(epochs=5).hidden
+    >>> MultVaeSettings(epochs=5).hidden
     (600, 200)
     """
 
@@ -89,8 +89,8 @@ class Autoencoder:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Training:
-    """Where a training stands: how it went, and its best model."""
+class TrainingResult:
+    """Result of a training: validation after each epoch, and the best model."""
 
     model: Autoencoder
     validation: tuple[float, ...]
@@ -103,24 +103,24 @@ class Training:
         return int(np.argmax(self.validation)) + 1
 
 
-def told(settings: Settings) -> dict[str, Any]:
-    """Settings as a plain value.
+def settings_document(settings: MultVaeSettings) -> dict[str, Any]:
+    """Return settings as a plain value.
 
-    >>> told(Settings())["hidden"]
+    >>> settings_document(MultVaeSettings())["hidden"]
     [600, 200]
     """
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(settings).items()}
 
 
-def load(path: Path) -> Training | None:
-    """A finished training from its file; None where there is none."""
+def load(path: Path) -> TrainingResult | None:
+    """Return a finished training from its file; None if there is none."""
     if not path.exists():
         return None
-    with np.load(path, allow_pickle=False) as kept:
-        if not bool(kept["done"]):
+    with np.load(path, allow_pickle=False) as arrays:
+        if not bool(arrays["done"]):
             return None
-        model = Autoencoder(*(kept[f"best.{field.name}"] for field in fields(Autoencoder)))
-        return Training(model, tuple(kept["validation"].tolist()), True)
+        model = Autoencoder(*(arrays[f"best.{field.name}"] for field in fields(Autoencoder)))
+        return TrainingResult(model, tuple(arrays["validation"].tolist()), True)
 
 
 LOOKED_AT = 100
@@ -130,13 +130,13 @@ LOOKED_AT = 100
 def train(
     known: csr_array,
     wanted: csr_array,
-    settings: Settings,
+    settings: MultVaeSettings,
     *,
     path: Path | None = None,
     progress: Progress | None = None,
     label: str = "",
     threads: int = 1,
-) -> Training:
+) -> TrainingResult:
     """Learn to give back `wanted` weights, (users, items), from `known` items of the same users.
 
     A share of the users is held out: of what each of them wants a fifth is hidden, and after every epoch the ranking of
@@ -150,14 +150,14 @@ def train(
     order = np.random.default_rng([settings.seed, 0]).permutation(users)
     held = max(1, round(settings.held * len(order)))
     examined, taught = np.sort(order[:held]), np.sort(order[held:])
-    shown, hidden = hide_some(known[examined], wanted[examined], settings.seed)
+    visible, hidden = hide_some(known[examined], wanted[examined], settings.seed)
     with _threads(torch, threads):
         state = _State(torch, settings, known.shape[1])
         if path is not None and path.exists():
             state.restore(path)
         for epoch in range(len(state.validation), settings.epochs):
             state.epoch(epoch, known, wanted, taught)
-            state.examine(ndcg(state.model().score(shown), shown, hidden))
+            state.examine(ndcg(state.model().score(visible), visible, hidden))
             over = state.stale >= settings.patience or epoch + 1 == settings.epochs
             if path is not None:
                 state.keep(path, done=over)
@@ -165,7 +165,7 @@ def train(
                 progress(label, settings.epochs if over else epoch + 1, settings.epochs)
             if over:
                 break
-    return Training(state.best_model(), tuple(state.validation), True)
+    return TrainingResult(state.best_model(), tuple(state.validation), True)
 
 
 def hide_some(known: csr_array, wanted: csr_array, seed: int, share: float = 0.2) -> tuple[csr_array, csr_array]:
@@ -179,14 +179,14 @@ def hide_some(known: csr_array, wanted: csr_array, seed: int, share: float = 0.2
     hidden = csr_array((wanted.data[chosen], (users[chosen], wanted.indices[chosen])), shape=wanted.shape)
     mask = hidden.copy()
     mask.data = np.ones_like(mask.data)
-    shown = csr_array(known - known.multiply(mask))
-    shown.eliminate_zeros()
-    shown.sort_indices()
-    return shown, hidden
+    visible = csr_array(known - known.multiply(mask))
+    visible.eliminate_zeros()
+    visible.sort_indices()
+    return visible, hidden
 
 
 def ndcg(scores: Scores, known: csr_array, wanted: csr_array, top: int = LOOKED_AT) -> float:
-    """The mean over users of the discounted weights on their lists, over the most there could be.
+    """Return the normalised discounted cumulative gain (NDCG), averaged over users.
 
     >>> import numpy as np
     >>> scores = np.array([[3.0, 2.0, 1.0]], np.float32)
@@ -209,7 +209,7 @@ def ndcg(scores: Scores, known: csr_array, wanted: csr_array, top: int = LOOKED_
 class _State:
     """Network, optimiser and history of one training."""
 
-    def __init__(self, torch: Any, settings: Settings, items: int) -> None:
+    def __init__(self, torch: Any, settings: MultVaeSettings, items: int) -> None:
         self.torch, self.settings = torch, settings
         chance = np.random.default_rng([settings.seed, 2])
         self.weights = [
@@ -239,9 +239,9 @@ class _State:
         torch = self.torch
         entry, entry_bias, code, code_bias, back, back_bias, out, out_bias = self.weights
         sizes = np.diff(known.indptr)
-        kept = torch.rand(len(known.indices), generator=noise) >= self.settings.dropout
+        retained = torch.rand(len(known.indices), generator=noise) >= self.settings.dropout
         scale = np.repeat(1.0 / np.sqrt(np.maximum(sizes, 1)), sizes).astype(np.float32)
-        values = torch.from_numpy(scale) * kept / (1.0 - self.settings.dropout)
+        values = torch.from_numpy(scale) * retained / (1.0 - self.settings.dropout)
         first = torch.nn.functional.embedding_bag(
             torch.from_numpy(known.indices.astype(np.int64)),
             entry,
@@ -269,40 +269,40 @@ class _State:
         self.validation.append(score)
 
     def model(self) -> Autoencoder:
-        """The network as it is."""
+        """Return the current network."""
         return Autoencoder(*(weight.detach().numpy() for weight in self.weights))
 
     def best_model(self) -> Autoencoder:
-        """The network as it was when it validated best."""
+        """Return the network with the best validation."""
         return Autoencoder(*(weight.numpy().copy() for weight in self.best))
 
     def keep(self, path: Path, *, done: bool) -> None:
         """Write everything, or, once the training is done, no more than its best model."""
         names = [field.name for field in fields(Autoencoder)]
-        kept: dict[str, Any] = {f"best.{name}": one.numpy() for name, one in zip(names, self.best, strict=True)}
+        arrays: dict[str, Any] = {f"best.{name}": one.numpy() for name, one in zip(names, self.best, strict=True)}
         if not done:
             for name, weight in zip(names, self.weights, strict=True):
                 moments = self.adam.state[weight]
-                kept |= {f"now.{name}": weight.detach().numpy()}
-                kept |= {f"{part}.{name}": moments[part].numpy() for part in ("exp_avg", "exp_avg_sq", "step")}
+                arrays |= {f"now.{name}": weight.detach().numpy()}
+                arrays |= {f"{part}.{name}": moments[part].numpy() for part in ("exp_avg", "exp_avg_sq", "step")}
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial.npz")
-        np.savez(partial, done=done, stale=self.stale, validation=np.array(self.validation), **kept)
+        np.savez(partial, done=done, stale=self.stale, validation=np.array(self.validation), **arrays)
         partial.replace(path)
 
     def restore(self, path: Path) -> None:
         """Go on from what `keep` wrote."""
-        with np.load(path, allow_pickle=False) as kept:
+        with np.load(path, allow_pickle=False) as arrays:
             for place, field in enumerate(fields(Autoencoder)):
                 weight = self.weights[place]
-                weight.data = self.torch.from_numpy(kept[f"now.{field.name}"])
-                self.best[place] = self.torch.from_numpy(kept[f"best.{field.name}"])
+                weight.data = self.torch.from_numpy(arrays[f"now.{field.name}"])
+                self.best[place] = self.torch.from_numpy(arrays[f"best.{field.name}"])
                 self.adam.state[weight] = {
-                    part: self.torch.from_numpy(np.asarray(kept[f"{part}.{field.name}"]))
+                    part: self.torch.from_numpy(np.asarray(arrays[f"{part}.{field.name}"]))
                     for part in ("step", "exp_avg", "exp_avg_sq")
                 }
-            self.stale = int(kept["stale"])
-            self.validation = kept["validation"].tolist()
+            self.stale = int(arrays["stale"])
+            self.validation = arrays["validation"].tolist()
 
 
 def _initial(array: Any, chance: np.random.Generator) -> Any:

@@ -1,4 +1,4 @@
-"""How good a ranking is: hits among each user's first twenty items, counted, priced, or of one genre only."""
+"""Ranking quality: hits among each user's first twenty items, counted, priced, or of one genre only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def hide(scores: Scores, known: csr_array, top: int = TOP) -> Scores:
 
 
 def edge(scores: Scores, top: int = TOP) -> Scores:
-    """The score of the last place on each user's list, (users,)."""
+    """Return the score of the last place on each user's list, (users,)."""
     if scores.shape[1] <= top:
         return np.full(len(scores), -np.inf, dtype=scores.dtype)
     return np.asarray(np.partition(scores, -top, axis=1)[:, -top])
@@ -80,7 +80,7 @@ def counted(own: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> Flo
 
 
 def weighted(pairs: csr_array, worth: FloatArray) -> csr_array:
-    """The pairs with their items' worth as weights; pairs worth nothing are left out.
+    """Return the pairs weighted by their items; pairs of weight zero are left out.
 
     >>> import numpy as np
     >>> weighted(csr_array([[1.0, 1.0], [0.0, 1.0]]), np.array([2.5, 0.0])).toarray()
@@ -153,14 +153,14 @@ def contenders(first: Scores, second: Scores, top: int = TOP) -> tuple[Scores, S
         return first, second
     order = np.argsort(-first, axis=1)
     first, second = np.take_along_axis(first, order, axis=1), np.take_along_axis(second, order, axis=1)
-    kept = np.ones((users, items), dtype=bool)
+    candidates = np.ones((users, items), dtype=bool)
     best = second[:, :top]
     for start in range(top, items, BLOCK):
         block = second[:, start : start + BLOCK]
-        kept[:, start : start + BLOCK] = block > best.min(axis=1, keepdims=True)
+        candidates[:, start : start + BLOCK] = block > best.min(axis=1, keepdims=True)
         best = np.partition(np.concatenate([best, block], axis=1), -top, axis=1)[:, -top:]
-    counts = kept.sum(axis=1)
-    rows, columns = np.nonzero(kept)
+    counts = candidates.sum(axis=1)
+    rows, columns = np.nonzero(candidates)
     places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     found = np.full((2, users, max(top + 1, int(counts.max()))), LOWEST)
     for scores, one in zip(found, (first, second), strict=True):
@@ -184,7 +184,7 @@ class Lists:
 
     >>> users = np.array([7, 7, 7])
     >>> lists = Lists.of(users, {"watch": np.array([1.0, 2.0, 3.0])}, {"seconds": np.array([10.0, 0.0, 30.0])}, 3, 2)
-    >>> lists.shown({"watch": 1.0})                # the last two are shown
+    >>> lists.top_values({"watch": 1.0})                # the last two are shown
     array([[15.]])
     """
 
@@ -209,20 +209,20 @@ class Lists:
     ) -> Lists:
         """Of users with at least so many impressions, who must come sorted."""
         _, places, counts = np.unique(users, return_inverse=True, return_counts=True)
-        kept = counts[places] >= least
-        if not kept.any():
+        candidates = counts[places] >= least
+        if not candidates.any():
             raise InputError(f"no user has {least} impressions")
-        _, codes, sizes = np.unique(places[kept], return_inverse=True, return_counts=True)
+        _, codes, sizes = np.unique(places[candidates], return_inverse=True, return_counts=True)
         return cls(
             codes.astype(np.intp),
             np.cumsum(sizes) - sizes,
-            {name: np.log(values[kept]) for name, values in scores.items()},
-            {name: values[kept] for name, values in truth.items()},
+            {name: np.log(values[candidates]) for name, values in scores.items()},
+            {name: values[candidates] for name, values in truth.items()},
             top,
         )
 
-    def shown(self, weights: Mapping[str, float]) -> FloatArray:
-        """What each user's first impressions bring on average if ranked so, (kinds, users)."""
+    def top_values(self, weights: Mapping[str, float]) -> FloatArray:
+        """Return the mean feedback of each user's first impressions under this ranking, (kinds, users)."""
         score = sum((weight * self.logs[name] for name, weight in weights.items()), np.zeros(len(self.users)))
         order = np.lexsort((-score, self.users))
         places = np.arange(len(order)) - self.starts[self.users[order]]

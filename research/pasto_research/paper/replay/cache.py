@@ -1,4 +1,4 @@
-"""Arrays that take long to compute, kept on disk under everything that they depend on."""
+"""Cache of arrays that take long to compute, on disk by all their inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A directory of files, or none at all: then everything is computed anew.
+    """Cache directory; without one, everything is computed again.
 
     >>> Cache(None).arrays("squares", {"upto": 3}, lambda: {"squares": np.arange(3) ** 2})["squares"]
     array([0, 1, 4])
@@ -26,7 +26,7 @@ class Cache:
     directory: Path | None
 
     def path(self, name: str, key: Mapping[str, Any]) -> Path | None:
-        """Where something that depends on the key is kept."""
+        """Return the path of the file for a key."""
         if self.directory is None:
             return None
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
@@ -36,19 +36,19 @@ class Cache:
         """Arrays by name, from their file, or made and kept."""
         path = self.path(name, key)
         if path is not None and path.exists():
-            with np.load(path, allow_pickle=False) as kept:
-                return {each: kept[each] for each in kept.files}
-        made = make()
+            with np.load(path, allow_pickle=False) as stored:
+                return {field: stored[field] for field in stored.files}
+        computed = make()
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             partial = path.with_suffix(".partial.npz")
-            np.savez(partial, allow_pickle=False, **made)
+            np.savez(partial, allow_pickle=False, **computed)
             partial.replace(path)
-        return made
+        return computed
 
 
 def fingerprint(*arrays: NDArray[Any]) -> str:
-    """A short name for the contents of arrays.
+    """Return a short fingerprint of the contents of arrays.
 
     >>> fingerprint(np.arange(3)) == fingerprint(np.arange(3)), fingerprint(np.arange(3)) == fingerprint(np.arange(4))
     (True, False)

@@ -16,13 +16,13 @@ Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Crowd:
+class UserSample:
     """Each user's metrics under every candidate; means over the users who have a metric are the truth.
 
     >>> import numpy as np
     >>> values = np.array([[[1.0, 0.0, 1.0, 0.0]], [[np.nan, 2.0, 4.0, np.nan]]])       # one candidate, four users
-    >>> crowd = Crowd.of(("recall", "price"), values)
-    >>> crowd.truth
+    >>> user_sample = UserSample.of(("recall", "price"), values)
+    >>> user_sample.truth
     array([[0.5],
            [3. ]])
     """
@@ -46,12 +46,12 @@ class Crowd:
 
     @property
     def candidates(self) -> int:
-        """How many there are."""
+        """Number of candidates."""
         return len(self.values[0])
 
     @property
     def users(self) -> int:
-        """How many there are."""
+        """Number of users."""
         return len(self.present[0])
 
     @property
@@ -67,13 +67,13 @@ class Crowd:
         squares = np.square(self.values).sum(axis=2, dtype=np.float64) / counts
         return np.asarray(np.sqrt(np.maximum(squares - self.truth**2, 0.0) / np.maximum(counts - 1, 1)))
 
-    def chosen(self, candidates: Sequence[int] | Places) -> Crowd:
-        """The same users, with some of the candidates."""
-        return Crowd(self.metrics, self.values[:, np.asarray(candidates, dtype=np.intp)], self.present)
+    def chosen(self, candidates: Sequence[int] | Places) -> UserSample:
+        """Return the same users, with some of the candidates."""
+        return UserSample(self.metrics, self.values[:, np.asarray(candidates, dtype=np.intp)], self.present)
 
-    def part(self, users: Places) -> Crowd:
+    def part(self, users: Places) -> UserSample:
         """Some of the users."""
-        return Crowd(self.metrics, self.values[:, :, users], self.present[:, users])
+        return UserSample(self.metrics, self.values[:, :, users], self.present[:, users])
 
     def measure(self, candidates: Sequence[int] | Places, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Split the users at random into as many folds as candidates, and measure each candidate on one fold.
@@ -82,18 +82,18 @@ class Crowd:
         than there are folds, sit this round out.
 
         >>> import numpy as np
-        >>> crowd = Crowd.of(("x",), np.array([[[1.0, 1.0, 3.0, 3.0]]]))
-        >>> means, errors = crowd.measure([0, 0], np.random.default_rng(1))
+        >>> user_sample = UserSample.of(("x",), np.array([[[1.0, 1.0, 3.0, 3.0]]]))
+        >>> means, errors = user_sample.measure([0, 0], np.random.default_rng(1))
         >>> float(means.sum())
         4.0
         """
         chosen = np.asarray(candidates, dtype=np.intp)
         size = self.users // len(chosen)
         folds = rng.permutation(self.users)[: size * len(chosen)].reshape(len(chosen), size)
-        seen = self.values[:, chosen[:, None], folds]
+        fold_values = self.values[:, chosen[:, None], folds]
         counts = np.maximum(self.present[:, folds].sum(axis=2), 1)
-        means = seen.sum(axis=2, dtype=np.float64) / counts
-        squares = np.einsum("mfu,mfu->mf", seen, seen) / counts
+        means = fold_values.sum(axis=2, dtype=np.float64) / counts
+        squares = np.einsum("mfu,mfu->mf", fold_values, fold_values) / counts
         errors = np.sqrt(np.maximum(squares - means**2, 0.0) / np.maximum(counts - 1, 1))
         return means.T, errors.T
 
@@ -112,8 +112,8 @@ class Splits:
     Over the folds of a split the means average to the truth, so drawing a split twice biases nothing: the noise of a
     round is one of some thousand possible ones instead of one of all there are.
 
-    >>> crowd = Crowd.of(("x",), np.array([[[1.0, 1.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]]]))
-    >>> splits = Splits.of(crowd, folds=2, count=3, rng=np.random.default_rng(1))
+    >>> user_sample = UserSample.of(("x",), np.array([[[1.0, 1.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]]]))
+    >>> splits = Splits.of(user_sample, folds=2, count=3, rng=np.random.default_rng(1))
     >>> splits.means.shape
     (3, 2, 2, 1)
     >>> float(splits.measure(np.array([[0, 0]]), np.array([2])).sum())
@@ -124,12 +124,14 @@ class Splits:
     """(splits, folds, candidates, metrics)."""
 
     @classmethod
-    def of(cls, crowd: Crowd, *, folds: int, count: int, rng: np.random.Generator, together: int = TOGETHER) -> Splits:
+    def of(
+        cls, user_sample: UserSample, *, folds: int, count: int, rng: np.random.Generator, together: int = TOGETHER
+    ) -> Splits:
         """Draw so many splits into folds of equal size; users left over, fewer than folds, sit a split out."""
-        metrics, candidates, users = crowd.values.shape
+        metrics, candidates, users = user_sample.values.shape
         size = users // folds
-        values = crowd.values.reshape(metrics * candidates, users).T
-        present = crowd.present.astype(np.float32).T
+        values = user_sample.values.reshape(metrics * candidates, users).T
+        present = user_sample.present.astype(np.float32).T
         means = np.empty((count, folds, candidates, metrics), dtype=np.float32)
         block = max(1, together // (folds * users))
         for start in range(0, count, block):

@@ -1,4 +1,4 @@
-"""What mixing is worth on users who did not help to choose the mixture."""
+"""Value of mixing on users who were not used to choose the mixture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pasto.arrays import FloatArray
 from pasto.objective import Objective
 from pasto.optimize import solve
 from pasto.records import Blend
-from pasto_research.paper.replay.users import Crowd
+from pasto_research.paper.replay.users import UserSample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,13 +22,13 @@ class Halves:
     """(splits, metrics): of the blend, on the other half."""
     single: FloatArray
     """(splits, metrics): of the single candidate."""
-    promised: FloatArray
-    """(splits,): how much more f the blend had on the half that chose it."""
-    kept: FloatArray
-    """(splits,): how much more f it had on the other half, by that half's own thresholds.
+    chosen_gain: FloatArray
+    """(splits,): lead of the blend in f on the half that chose it."""
+    other_gain: FloatArray
+    """(splits,): lead in f on the other half, by that half's own thresholds.
 
-    What misses a hard guardrail there is charged its price, as it was where the blend was chosen: a blend sits right at
-    its limits, so elsewhere it misses about every other time, and a lead that is paid for so is none.
+    A missed hard guardrail is charged its price of the first half. A blend lies exactly at its limits, so it misses
+    them about every other time on other users, and its lead must not come from that.
     """
 
     @property
@@ -38,8 +38,8 @@ class Halves:
 
 
 def halves(
-    crowd: Crowd,
-    objective: Callable[[Crowd], Objective],
+    user_sample: UserSample,
+    objective: Callable[[UserSample], Objective],
     *,
     choices: int | None = None,
     splits: int = 50,
@@ -52,10 +52,10 @@ def halves(
     The differences of different splits share their users, so their spread is that of one split and its standard error
     does not shrink with their number.
     """
-    blends, singles, promised, kept = [], [], [], []
+    blends, singles, chosen_gain, other_gain = [], [], [], []
     for number in range(splits):
-        order = np.random.default_rng([seed, number]).permutation(crowd.users)
-        chooser, other = (crowd.part(np.sort(order[start::2])) for start in (0, 1))
+        order = np.random.default_rng([seed, number]).permutation(user_sample.users)
+        chooser, other = (user_sample.part(np.sort(order[start::2])) for start in (0, 1))
         here, there = chooser.truth[:, :choices], other.truth[:, :choices]
         wanted = objective(chooser)
         answer = solve(wanted.by_metric(here), wanted)
@@ -68,10 +68,10 @@ def halves(
         )
         blends.append(there @ shares)
         singles.append(there[:, answer.best_single])
-        promised.append(first(here @ shares) - first(here[:, answer.best_single]))
-        kept.append(second(blends[-1]) - second(singles[-1]))
-    shape = (len(blends), len(crowd.metrics))
-    return Halves(np.reshape(blends, shape), np.reshape(singles, shape), np.array(promised), np.array(kept))
+        chosen_gain.append(first(here @ shares) - first(here[:, answer.best_single]))
+        other_gain.append(second(blends[-1]) - second(singles[-1]))
+    shape = (len(blends), len(user_sample.metrics))
+    return Halves(np.reshape(blends, shape), np.reshape(singles, shape), np.array(chosen_gain), np.array(other_gain))
 
 
 def _priced(wanted: Objective, answer: Blend) -> Callable[[FloatArray], float]:

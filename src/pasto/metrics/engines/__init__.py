@@ -1,23 +1,13 @@
-"""Where metrics are computed: one file an engine, and one line here."""
+"""Engines that measure rounds. A new engine is a file that defines `ENGINE`, and its name in the tuple below."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from pasto.metrics.engines import duckdb, parquet, postgres, spark, sqlite
-from pasto.metrics.moments import Moments
+from pasto.metrics.engines.base import Engine
 from pasto.metrics.request import CovariateWindow, MeasureRequest
 
-Engine = Callable[[Any, MeasureRequest], tuple[Moments, ...]]
-"""Takes a connection (Spark: its session) and a request; gives the moments sorted by arm and candidate."""
-
 ENGINES: dict[str, Engine] = {
-    "sqlite": sqlite.measure,
-    "postgres": postgres.measure,
-    "duckdb": duckdb.measure,
-    "spark": spark.measure,
-    "archive": parquet.measure,
+    module.ENGINE.name: module.ENGINE for module in (sqlite, postgres, duckdb, spark, parquet)
 }
 
 __all__ = ["ENGINES", "CovariateWindow", "Engine", "MeasureRequest"]

@@ -1,7 +1,7 @@
-"""Measuring in DuckDB, in this process: over Parquet and CSV, where a round is too large to add up row by row.
+"""DuckDB engine, in this process: for Parquet and CSV files, and rounds too large to add up row by row.
 
-Its threads add in an order of their own, so answers agree with the other engines' to nine digits and more, not to the
-last bit; a round that must be computed again bit for bit is added up by `exact` instead.
+Its threads add in any order, so results agree with the other engines to nine digits or more, not to the last bit. The
+engine of the archive adds up rounds that a replay must compute bit for bit.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pasto.metrics.definitions import Column
+from pasto.metrics.engines.base import Engine, TableEngine
 from pasto.metrics.moments import Moments
 from pasto.metrics.request import MeasureRequest
 from pasto.metrics.sources.event_log import event_log_relations
@@ -16,7 +17,7 @@ from pasto.metrics.sql import DIALECTS, QueryBuilder, Relation, moments_from, su
 
 
 def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
-    """The moments of every cell of PASTO's own events, sorted by arm and candidate."""
+    """Return the moments of every cell of the store's own events, sorted by arm and candidate."""
     draft = QueryBuilder(DIALECTS["duckdb"])
     return measure_relation(connection, draft, event_log_relations(draft, request), request.columns)
 
@@ -24,16 +25,19 @@ def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
 def measure_relation(
     connection: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]
 ) -> tuple[Moments, ...]:
-    """The moments of every cell of any exposures and events, sorted by arm and candidate."""
+    """Return the moments of every cell of any exposures and events, sorted by arm and candidate."""
     query = _query(draft, relation, columns)
     return moments_from(connection.execute(query, draft.parameters).fetchall(), len(columns))
 
 
 def plan_relation(connection: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> None:
-    """Have DuckDB plan the query of `measure_relation`, which reads no rows."""
+    """Plan the query of `measure_relation`, without reading rows."""
     connection.execute(f"EXPLAIN {_query(draft, relation, columns)}", draft.parameters)
 
 
 def _query(draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> str:
     units = units_query(draft, relation, columns)
     return sums_query("units", len(columns), f"units {draft.dialect.materialized} (\n{units}\n), ")
+
+
+ENGINE = Engine("duckdb", measure, TableEngine(measure_relation, plan_relation))

@@ -1,6 +1,6 @@
-"""Measuring PASTO's own events in its Parquet archive, bit for bit as the embedded store measured them.
+"""Archive engine: measures events in the Parquet archive, bit for bit as the embedded store measured them.
 
-DuckDB reads the files and picks the round; its rows then go through the very sums of the SQLite engine.
+DuckDB reads the files and selects the round; the SQLite engine then adds up its rows.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from contextlib import closing
 from typing import Any
 
 from pasto.metrics.engines import sqlite
+from pasto.metrics.engines.base import Engine
 from pasto.metrics.moments import Moments
 from pasto.metrics.request import MeasureRequest
 
-AT_ONCE = 10_000
+BATCH_ROWS = 10_000
 _COLUMNS = "sequence, study, kind, unit, version, arm, candidate, name, fields, excluded, received_at"
 
 
 def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
-    """The moments of every cell, sorted by arm and candidate, from DuckDB's table or view of events."""
+    """Return the moments of every cell, sorted by arm and candidate, from DuckDB's table or view of events."""
     query = (
         f"SELECT {_COLUMNS} FROM events WHERE study = ? AND unit <> '' AND ("  # noqa: S608 -- our own names
         "(version = ? AND sequence > ? AND sequence <= ? AND excluded = 0 AND (kind = 0 OR list_contains(?, name))) "
@@ -29,8 +30,11 @@ def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
         memory.execute(f"CREATE TABLE events ({_COLUMNS.replace('sequence', 'sequence INTEGER PRIMARY KEY')})")
         memory.execute("BEGIN")
-        found = connection.execute(query, bound)
+        selected = connection.execute(query, bound)
         insert = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        while rows := found.fetchmany(AT_ONCE):
+        while rows := selected.fetchmany(BATCH_ROWS):
             memory.executemany(insert, rows)
         return sqlite.measure(memory, request)
+
+
+ENGINE = Engine("archive", measure)

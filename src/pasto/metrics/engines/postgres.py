@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pasto.metrics.definitions import Column, Condition
+from pasto.metrics.engines.base import Engine, TableEngine
 from pasto.metrics.moments import Moments
 from pasto.metrics.request import MeasureRequest, sender_label
 from pasto.metrics.sql import QueryBuilder, Relation, moments_from, sums_query, units_query
@@ -40,7 +41,7 @@ Pair = tuple[int, int]
 
 
 def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
-    """The moments of every cell, sorted by arm and candidate."""
+    """Return the moments of every cell, sorted by arm and candidate."""
     width = len(request.columns)
     pairs = list(combinations_with_replacement(range(width), 2))
     batches = [pairs[start : start + PAIRS_AT_ONCE] for start in range(0, len(pairs), PAIRS_AT_ONCE)]
@@ -223,3 +224,6 @@ def _condition(condition: Condition, parameters: Parameters) -> str:
         return f"({' OR '.join(tests)})"
     parameters.append(condition.field)
     return f"(NOT ({tests[0]}) AND fields->%s::text IS NOT NULL)"
+
+
+ENGINE = Engine("postgres", measure, TableEngine(measure_relation, plan_relation))

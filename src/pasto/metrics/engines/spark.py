@@ -1,6 +1,6 @@
-"""Measuring on Spark: the same SQL where one machine is too small; only a row for each cell travels back.
+"""Spark engine: the same SQL, if one machine is too small; only one row per cell is returned.
 
-The session is the caller's, of any master or remote address; events are a table or view that it knows.
+The caller gives the session, of any master or remote address. Events are a table or view of the session.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from pasto.metrics.definitions import Column
+from pasto.metrics.engines.base import Engine, TableEngine
 from pasto.metrics.moments import Moments
 from pasto.metrics.request import MeasureRequest
 from pasto.metrics.sources.event_log import event_log_relations
@@ -18,7 +19,7 @@ _numbers = count(1)
 
 
 def measure(session: Any, request: MeasureRequest) -> tuple[Moments, ...]:
-    """The moments of every cell of PASTO's own events, sorted by arm and candidate."""
+    """Return the moments of every cell of the store's own events, sorted by arm and candidate."""
     draft = QueryBuilder(DIALECTS["spark"])
     return measure_relation(session, draft, event_log_relations(draft, request), request.columns)
 
@@ -26,7 +27,7 @@ def measure(session: Any, request: MeasureRequest) -> tuple[Moments, ...]:
 def measure_relation(
     session: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]
 ) -> tuple[Moments, ...]:
-    """The moments of every cell of any exposures and events, sorted by arm and candidate."""
+    """Return the moments of every cell of any exposures and events, sorted by arm and candidate."""
     units = session.sql(units_query(draft, relation, columns), args=draft.parameters).persist()
     view = f"pasto_units_{next(_numbers)}"
     units.createOrReplaceTempView(view)
@@ -38,5 +39,8 @@ def measure_relation(
 
 
 def plan_relation(session: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> None:
-    """Have Spark analyse the query of `measure_relation`, which reads no rows."""
+    """Analyse the query of `measure_relation`, without reading rows."""
     _ = session.sql(units_query(draft, relation, columns), args=draft.parameters).schema
+
+
+ENGINE = Engine("spark", measure, TableEngine(measure_relation, plan_relation))

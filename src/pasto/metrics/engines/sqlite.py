@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.metrics.definitions import Column, Condition
+from pasto.metrics.engines.base import Engine
 from pasto.metrics.moments import Moments, build_moments
 from pasto.metrics.request import MeasureRequest, sender_label
 
@@ -89,7 +90,7 @@ class EventMatch:
 
 
 def measure(connection: sqlite3.Connection, request: MeasureRequest) -> tuple[Moments, ...]:
-    """The moments of every cell, sorted by arm and candidate."""
+    """Return the moments of every cell, sorted by arm and candidate."""
     met, arms = EventMatch(), EventMatch()
     exposed, picks = _round(connection, request, met, arms)
     picks |= _past(connection, request, met)
@@ -353,3 +354,6 @@ def _per_unit(
     if column.aggregate == "sum":
         return np.asarray(sums, dtype=np.float64)
     return np.asarray(sums / np.maximum(np.bincount(units, minlength=size), 1), dtype=np.float64)
+
+
+ENGINE = Engine("sqlite", measure)

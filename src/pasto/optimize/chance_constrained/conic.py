@@ -74,7 +74,7 @@ class ConicModel:
         program = self.program
         width, bounds = len(program.goal), sparse.vstack(self.flat)
         sizes = [len(height) for _, height in self.cones]
-        found = clarabel.DefaultSolver(
+        solution = clarabel.DefaultSolver(
             sparse.csc_matrix((self.count, self.count)),
             self.goal,
             sparse.vstack([self.share, bounds, *(matrix for matrix, _ in self.cones)]).tocsc(),
@@ -86,24 +86,24 @@ class ConicModel:
             ],
             settings,
         ).solve()
-        answer, duals = np.array(found.x), np.array(found.z)
-        if "nfeasible" in str(found.status) or not np.isfinite(answer).all():
+        answer, duals = np.array(solution.x), np.array(solution.z)
+        if "nfeasible" in str(solution.status) or not np.isfinite(answer).all():
             return None
         shares = np.maximum(answer[:width], 0.0)
         shares[program.mass > 0.0] /= float(program.mass @ shares)
         tops = 1 + bounds.shape[0] + np.cumsum([0, *sizes])[:-1]
         gaps = duals[1 : 1 + (width if program.caps is None else 2 * width)]
         prices = np.where(program.hard, duals[tops], 0.0)
-        left = -float(found.obj_val) - program.at(shares).value
+        left = -float(solution.obj_val) - program.at(shares).value
         return InteriorPoint(shares, np.maximum(gaps, 0.0), prices, np.zeros(len(prices)), float(duals[0]), left)
 
     def cut(self, shares: FloatArray) -> None:
         """Add the tangent planes at the shares."""
         program, width, soft = self.program, len(self.program.goal), self.soft
-        place = program.at(shares)
-        level, spread, ratio = place.level[soft], place.spread[soft], place.ratio[soft]
-        by_level = -2.0 * np.maximum(spread, TINY) * place.miss[soft] * (hazard(ratio) - ratio)
-        by_spread = 2.0 * spread * place.miss[soft]
+        evaluation = program.at(shares)
+        level, spread, ratio = evaluation.level[soft], evaluation.spread[soft], evaluation.ratio[soft]
+        by_level = -2.0 * np.maximum(spread, TINY) * evaluation.miss[soft] * (hazard(ratio) - ratio)
+        by_spread = 2.0 * spread * evaluation.miss[soft]
         rows = np.zeros((len(soft), self.count))
         rows[:, :width] = by_level[:, None] * program.slack[soft]
         rows[range(len(soft)), self.spreads] = by_spread

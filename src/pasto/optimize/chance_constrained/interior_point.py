@@ -231,8 +231,8 @@ class BorderedSystem:
         """Return Δx and the forces."""
         right = np.concatenate([self.weight * (self.divided @ pull), pull[self.apart]])
         right[0] += excess
-        found, _ = dgetrs(self.factor, self.pivots, right)
-        force = found[: self.count]
+        solution, _ = dgetrs(self.factor, self.pivots, right)
+        force = solution[: self.count]
         change = (pull - force @ self.rows) / self.diagonal
-        change[self.apart] = found[self.count :]
+        change[self.apart] = solution[self.count :]
         return change, force

@@ -60,30 +60,30 @@ def _newton(
     small = program.take(columns) if slim else program.take(columns).dense()
     caps = np.inf if small.caps is None else small.caps
     shares, moving, prices = shares[columns], moving[columns], prices.copy()
-    place = small.at(shares)
-    held = program.hard & (prices > place.level - program.tight - place.spread)
+    evaluation = small.at(shares)
+    held = program.hard & (prices > evaluation.level - program.tight - evaluation.spread)
     soft = np.where(program.hard, 0.0, 2.0 * program.penalties)
     prices[~held] = 0.0
     for _ in range(MAX_NEWTON_STEPS + (0 if program.diagonal else len(columns))):
-        direction = place.away / np.maximum(place.spread, TINY)[:, None]
+        direction = evaluation.away / np.maximum(evaluation.spread, TINY)[:, None]
         unit, slack = small.lifted(direction)[:, moving], small.slack[:, moving]
         border = np.vstack([small.mass[moving], (slack - unit)[held]])
-        wrong = place.slope[moving] - level * border[0] + prices[held] @ border[1:]
-        off = np.append(1.0 - float(small.mass @ shares), (place.spread - place.level + small.tight)[held])
+        wrong = evaluation.slope[moving] - level * border[0] + prices[held] @ border[1:]
+        off = np.append(1.0 - float(small.mass @ shares), (evaluation.spread - evaluation.level + small.tight)[held])
         if max(np.abs(wrong).max(initial=0.0), np.abs(off).max()) < 1e-14:
             break
-        chance, firm = soft * place.miss, prices / np.maximum(place.spread, TINY)
-        tail = hazard(place.ratio) * chance
+        chance, firm = soft * evaluation.miss, prices / np.maximum(evaluation.spread, TINY)
+        tail = hazard(evaluation.ratio) * chance
         try:
             if slim:
                 rows = np.vstack([slack, unit])
                 core = np.block(
-                    [[np.diag(chance), np.diag(-tail)], [np.diag(-tail), np.diag(tail * place.ratio - firm)]]
+                    [[np.diag(chance), np.diag(-tail)], [np.diag(-tail), np.diag(tail * evaluation.ratio - firm)]]
                 )
                 diagonal = (chance + firm) @ small.factor[:, moving] ** 2
                 change, turn = _solve_structured(diagonal, rows, core, border, wrong, off)
             else:
-                bend = small.bend(chance + firm, chance + tail * place.ratio, direction)
+                bend = small.bend(chance + firm, chance + tail * evaluation.ratio, direction)
                 if small.curve is not None:
                     bend += small.curve.bend(shares)
                 cross = slack.T @ (tail[:, None] * unit)
@@ -103,7 +103,7 @@ def _newton(
         shares, prices = np.clip(shares, 0.0, caps), np.maximum(prices, 0.0)
         if not moving.any():
             break
-        place = small.at(shares)
+        evaluation = small.at(shares)
     everywhere = np.zeros_like(program.goal)
     everywhere[columns] = shares
     return everywhere, prices, level
@@ -129,13 +129,13 @@ def _solve_dense(
     if not np.isfinite(system).all() or not np.isfinite(right).all():
         raise np.linalg.LinAlgError
     try:
-        found = np.linalg.solve(system, right)
-        sound = np.abs(system @ found - right).max() <= 1e-6 * np.abs(right).max()
+        solution = np.linalg.solve(system, right)
+        sound = np.abs(system @ solution - right).max() <= 1e-6 * np.abs(right).max()
     except np.linalg.LinAlgError:
         sound = False
     if not sound:  # more guardrails are at their limit than columns hold them there: their prices are not unique
-        found = np.linalg.lstsq(system, right, rcond=1e-12)[0]
-    return found[:count], found[count:]
+        solution = np.linalg.lstsq(system, right, rcond=1e-12)[0]
+    return solution[:count], solution[count:]
 
 
 def _solve_structured(
@@ -152,6 +152,6 @@ def _solve_structured(
             [-crossed[count:, :count] @ core, crossed[count:, count:]],
         ]
     )
-    found = np.linalg.solve(system, np.append(right[:count], off - right[count:]))
-    moved, turn = found[:count], found[count:]
+    solution = np.linalg.solve(system, np.append(right[:count], off - right[count:]))
+    moved, turn = solution[:count], solution[count:]
     return (wrong + turn @ border - (core @ moved) @ rows) / diagonal, turn

@@ -241,14 +241,14 @@ class ChanceProgram:
         A price with a pull = −price · deviation / spread is a point of the dual cone: price · (level − tight) + pull ·
         deviation is not negative if the guardrail holds. And a concave function lies below its tangent.
         """
-        place = self.at(shares)
-        unit = place.away / np.maximum(place.spread, TINY)[:, None]
-        if (place.spread <= MIN_SPREAD).any():
-            unit = np.where((place.spread > MIN_SPREAD)[:, None], unit, self._unit(near))
+        evaluation = self.at(shares)
+        unit = evaluation.away / np.maximum(evaluation.spread, TINY)[:, None]
+        if (evaluation.spread <= MIN_SPREAD).any():
+            unit = np.where((evaluation.spread > MIN_SPREAD)[:, None], unit, self._unit(near))
         worth, rest = self._dual(prices, unit)
-        priced = place.slope + worth
-        gap = (self._most(priced) + rest - float(place.slope @ shares)) / (1.0 + float(prices.max(initial=0.0)))
-        short = np.where(self.hard, place.spread - place.level + self.tight, -np.inf)
+        priced = evaluation.slope + worth
+        gap = (self._most(priced) + rest - float(evaluation.slope @ shares)) / (1.0 + float(prices.max(initial=0.0)))
+        short = np.where(self.hard, evaluation.spread - evaluation.level + self.tight, -np.inf)
         off = abs(float(self.mass @ shares) - 1.0)
         return CertifiedPoint(shares, prices, priced, gap, max(float(short.max(initial=0.0)), off), near)
 

@@ -159,24 +159,26 @@ class _RobustProblem:
 
     def exact(self) -> RobustBlend:
         """Return the exact answer for the posterior's mean."""
-        found = solve_exact(self.form, self.posterior.mean)
-        certified = self.form.met(self.posterior.mean @ found.probabilities, self.form.tolerances(self.posterior.mean))
-        return self._answer(found.probabilities, np.where(self.form.hard, found.duals, 0.0), bool(certified))
+        solution = solve_exact(self.form, self.posterior.mean)
+        certified = self.form.met(
+            self.posterior.mean @ solution.probabilities, self.form.tolerances(self.posterior.mean)
+        )
+        return self._answer(solution.probabilities, np.where(self.form.hard, solution.duals, 0.0), bool(certified))
 
     def linear(self, goal: LinearGoal) -> RobustBlend:
         """Solve for a weighted sum of metrics: its expectation is that of the mean."""
-        found = self._solve(goal.row @ self.posterior.mean)
-        return self._nearest() if found is None else self._answer(*found)
+        solution = self._solve(goal.row @ self.posterior.mean)
+        return self._nearest() if solution is None else self._answer(*solution)
 
     def ratio(self, goal: RatioGoal) -> RobustBlend:
         """Solve for a ratio of the expectations, by Dinkelbach's iteration."""
         top, bottom = goal.numerator @ self.posterior.mean, goal.denominator @ self.posterior.mean
         level = float((top / bottom).min())
         for _ in range(100):
-            found = self._solve(top - level * bottom)
-            if found is None:
+            solution = self._solve(top - level * bottom)
+            if solution is None:
                 return self._nearest()
-            shares, duals, certified = found
+            shares, duals, certified = solution
             reached = float((top @ shares) / (bottom @ shares))
             if reached <= level + 1e-12 * abs(level):
                 return self._answer(shares, duals * goal.scale / float(bottom @ shares), certified)
@@ -188,8 +190,8 @@ class _RobustProblem:
         average = SampledSlack.of(
             goal, self.posterior.draw(rng.standard_normal((UTILITY_DRAWS, *self.posterior.mean.shape)))
         )
-        found = self._solve(average.singles(), average)
-        return self._nearest(average) if found is None else self._answer(*found, average)
+        solution = self._solve(average.singles(), average)
+        return self._nearest(average) if solution is None else self._answer(*solution, average)
 
     def _solve(
         self, goal: FloatArray, average: SampledSlack | None = None
@@ -199,10 +201,10 @@ class _RobustProblem:
         program, unit, units = self.uncertain.program(
             goal, self.form.penalties, self.deviations, caps=self.caps, curve=curve
         )
-        found = solve_or_safest(program)
-        if found is None:
+        solution = solve_or_safest(program)
+        if solution is None:
             return None
-        shares, prices, certified = found
+        shares, prices, certified = solution
         return self._clean(shares), prices * unit / units, certified
 
     def _clean(self, shares: FloatArray) -> FloatArray:
@@ -220,10 +222,10 @@ class _RobustProblem:
         )
         only = replace(mean, slack=mean.slack[hard], factor=mean.factor[hard], anchor=mean.anchor[hard])
         program, _, _ = only.program(np.zeros(mean.slack.shape[1]), spreads(only.slack) ** -2.0, 0.0, caps=self.caps)
-        found = solve_or_safest(program)
-        if found is None:
+        solution = solve_or_safest(program)
+        if solution is None:
             raise SolverError("the blend that misses the hard guardrails least was not found")
-        return self._answer(self._clean(found[0]), np.zeros(len(hard)), False, average)
+        return self._answer(self._clean(solution[0]), np.zeros(len(hard)), False, average)
 
     def _answer(
         self, shares: FloatArray, duals: FloatArray, certified: bool, average: SampledSlack | None = None

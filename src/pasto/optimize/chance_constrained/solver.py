@@ -4,7 +4,7 @@ Two methods are in use, because one alone does not do. The own interior point me
 usual programs. Clarabel solves those without an interior or with kinks.
 
 Clarabel alone was measured on one core, as a ratio to the own method in the same run. It takes a soft guardrail's
-expected penalty as cuts, a dozen to 300 conic solves for one program. The hard guardrails hold to 1e-10 in all cases.
+expected penalty as cuts, a dozen to 300 conic solves for one program. Hard guardrails hold in all cases.
 
 | case | Clarabel alone | Clarabel with the Newton polish |
 |---|---|---|
@@ -57,9 +57,9 @@ def solve_chance_program(program: ChanceProgram, start: FloatArray | None = None
     >>> solve_chance_program(program).shares
     array([0.5, 0.5])
     """
-    wide = len(program.goal) > MAX_DIRECT_COLUMNS and not (program.diagonal and program.curve is None)
-    found = _solve_by_columns(program, start) if wide else _solve_directly(program)
-    return found if found is not None and found.gap <= MAX_GAP else None
+    is_wide = len(program.goal) > MAX_DIRECT_COLUMNS and not (program.diagonal and program.curve is None)
+    solution = _solve_by_columns(program, start) if is_wide else _solve_directly(program)
+    return solution if solution is not None and solution.gap <= MAX_GAP else None
 
 
 def solve_by_cones(program: ChanceProgram, *, rounding: float, enough: float = TARGET_GAP) -> CertifiedPoint | None:
@@ -179,17 +179,17 @@ def solve_or_safest(program: ChanceProgram) -> tuple[FloatArray, FloatArray, boo
     if program.caps is not None and program.caps.sum() <= 1.0 + ROUNDING:
         shares = program.caps / program.caps.sum()
         return shares, np.zeros(len(hard)), _holds(program, shares)
-    found = solve_chance_program(program)
-    if found is not None:
-        return found.shares, found.prices, True
+    solution = solve_chance_program(program)
+    if solution is not None:
+        return solution.shares, solution.prices, True
     if program.curve is not None or not hard.any():
-        found = (
+        solution = (
             solve_by_cones(program, rounding=ROUNDING, enough=MAX_GAP)
             if len(program.goal) <= MAX_CONIC_COLUMNS
             else None
         )
-        if found is not None and found.gap <= (MAX_GAP if program.curve is None else MAX_KINK_GAP):
-            return found.shares, found.prices, True
+        if solution is not None and solution.gap <= (MAX_GAP if program.curve is None else MAX_KINK_GAP):
+            return solution.shares, solution.prices, True
         if not hard.any():
             raise SolverError(
                 f"the robust blend of {len(program.goal)} candidates was not found; are the metrics, their errors or "
@@ -197,8 +197,12 @@ def solve_or_safest(program: ChanceProgram) -> tuple[FloatArray, FloatArray, boo
             )
     margin_shares = find_widest_margin(program)
     if margin_shares is not None and _holds(program, margin_shares):
-        found = solve_chance_program(program, margin_shares)
-        return _solve_nearly_infeasible(program, margin_shares) if found is None else (found.shares, found.prices, True)
+        solution = solve_chance_program(program, margin_shares)
+        return (
+            _solve_nearly_infeasible(program, margin_shares)
+            if solution is None
+            else (solution.shares, solution.prices, True)
+        )
     program = replace(program, tight=np.zeros(len(hard)))
     least = find_safest(program)
     if least is None:
@@ -206,28 +210,28 @@ def solve_or_safest(program: ChanceProgram) -> tuple[FloatArray, FloatArray, boo
     shares, fraction = least
     if _holds(program, shares):
         return _solve_nearly_infeasible(program, shares)
-    found = solve_chance_program(ease_constraints(program, min(fraction, 1.0) * (1.0 - 1e-6)))
-    return (shares, np.zeros(len(hard)), False) if found is None else (found.shares, found.prices, False)
+    solution = solve_chance_program(ease_constraints(program, min(fraction, 1.0) * (1.0 - 1e-6)))
+    return (shares, np.zeros(len(hard)), False) if solution is None else (solution.shares, solution.prices, False)
 
 
 def _holds(program: ChanceProgram, shares: FloatArray) -> bool:
     """Return whether the hard guardrails hold to within rounding, in proportion to a very small spread."""
-    place = program.at(shares)
-    rounding = np.minimum(ROUNDING, 1e-7 * place.spread + 1e-12)
-    return bool((place.level - place.spread >= -rounding)[program.hard].all())
+    evaluation = program.at(shares)
+    rounding = np.minimum(ROUNDING, 1e-7 * evaluation.spread + 1e-12)
+    return bool((evaluation.level - evaluation.spread >= -rounding)[program.hard].all())
 
 
-def _solve_nearly_infeasible(program: ChanceProgram, margin_shares: FloatArray) -> tuple[FloatArray, FloatArray, bool]:
+def _solve_nearly_infeasible(program: ChanceProgram, feasible: FloatArray) -> tuple[FloatArray, FloatArray, bool]:
     """Return the best shares if hardly any are feasible; `feasible` are some that are."""
     program = replace(program, tight=np.zeros(len(program.hard)))
-    found = solve_by_cones(program, rounding=ROUNDING) if len(program.goal) <= MAX_CONIC_COLUMNS else None
+    solution = solve_by_cones(program, rounding=ROUNDING) if len(program.goal) <= MAX_CONIC_COLUMNS else None
     if (
-        found is None
-        or not _holds(program, found.shares)
-        or program.at(found.shares).value < program.at(margin_shares).value
+        solution is None
+        or not _holds(program, solution.shares)
+        or program.at(solution.shares).value < program.at(feasible).value
     ):
-        return margin_shares, np.zeros(len(program.hard)), True
-    return found.shares, found.prices, True
+        return feasible, np.zeros(len(program.hard)), True
+    return solution.shares, solution.prices, True
 
 
 def find_widest_margin(program: ChanceProgram, units: FloatArray | None = None) -> FloatArray | None:
@@ -247,7 +251,7 @@ def find_widest_margin(program: ChanceProgram, units: FloatArray | None = None) 
         empty = np.zeros((len(slack), 1, factor.shape[2]))
     least = float(((slack - own) / units[:, None]).min())  # every blend leaves as much, because the margin is concave
     most = 1.0 + float((slack / units[:, None]).max()) - least
-    margin_shares = ChanceProgram(
+    margin_program = ChanceProgram(
         goal=np.append(np.zeros_like(program.goal), 1.0),
         mass=np.append(program.mass, 0.0),
         slack=np.hstack([slack - least * units[:, None], -units[:, None]]),
@@ -259,10 +263,10 @@ def find_widest_margin(program: ChanceProgram, units: FloatArray | None = None) 
         caps=None if program.caps is None else np.append(program.caps, most),
         most=most,
     )
-    found = solve_chance_program(margin_shares)
-    if found is None and len(program.goal) <= MAX_CONIC_COLUMNS:
-        found = solve_by_cones(margin_shares, rounding=ROUNDING)
-    return None if found is None else found.shares[:-1]
+    solution = solve_chance_program(margin_program)
+    if solution is None and len(program.goal) <= MAX_CONIC_COLUMNS:
+        solution = solve_by_cones(margin_program, rounding=ROUNDING)
+    return None if solution is None else solution.shares[:-1]
 
 
 def ease_constraints(program: ChanceProgram, fraction: float) -> ChanceProgram:
@@ -282,15 +286,16 @@ def find_safest(program: ChanceProgram) -> tuple[FloatArray, float] | None:
     for _ in range(30):
         if shares is None:
             return best
-        place = program.at(shares)
-        fraction = held_fraction(place.level[program.hard], place.spread[program.hard])
+        evaluation = program.at(shares)
+        fraction = held_fraction(evaluation.level[program.hard], evaluation.spread[program.hard])
         if fraction <= (-1e-9 if best is None else best[1] + 1e-7):
             return best
         best = shares, fraction
         if fraction >= 1.0:
             return best
         shares = find_widest_margin(
-            ease_constraints(program, fraction), np.maximum(place.spread, 0.05 * place.spread[program.hard].max())
+            ease_constraints(program, fraction),
+            np.maximum(evaluation.spread, 0.05 * evaluation.spread[program.hard].max()),
         )
     return best
 

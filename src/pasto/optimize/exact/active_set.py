@@ -139,26 +139,26 @@ def _to_optimum(goal: FloatArray, matrix: FloatArray, give: FloatArray, shares: 
     for _ in range(2):
         system.flat[(width + 1) * (size + 1) :: size + 1] = give * unit
         right[:width] = goal / -unit
-        factors, _, found, failed = dgesv(system, right)
+        factors, _, solution, failed = dgesv(system, right)
         if failed or np.abs(factors.diagonal()).min() < 1e-10:
             singular = np.linalg.svd(matrix, compute_uv=False)[-1] < 1e-12
             if failed or singular:
                 return None
-        largest = unit * float(np.abs(found[width:]).max())
+        largest = unit * float(np.abs(solution[width:]).max())
         if largest < 1e3:
             break
         unit = largest  # shares and multipliers of one size are solved for alike
-    target = found[:width]
-    return _Move(target - shares, target, -unit * float(found[width]), unit * found[width + 1 :])
+    target = solution[:width]
+    return _Move(target - shares, target, -unit * float(solution[width]), unit * solution[width + 1 :])
 
 
 def _find_flat_direction(matrix: FloatArray) -> FloatArray:
     """Return a direction that changes neither the shares' sum nor a held guardrail."""
     rows, width = matrix.shape
     if width == rows + 1:
-        factors, _, found, failed = dgesv(matrix[:, :-1], -matrix[:, -1])
+        factors, _, solution, failed = dgesv(matrix[:, :-1], -matrix[:, -1])
         if not failed and np.abs(factors.diagonal()).min() > 1e-6:
-            return np.concatenate((found, (1.0,)))
+            return np.concatenate((solution, (1.0,)))
     return np.asarray(np.linalg.svd(matrix)[2][-1])
 
 

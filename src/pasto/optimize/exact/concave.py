@@ -50,7 +50,7 @@ def solve_by_cuts(
         plane = slope @ means + (float(smooth.smooth(vector)) - origin - slope @ vector)
         planes = np.vstack([planes, plane / scale])
         rows = np.vstack([rails, np.hstack([-planes, np.ones((len(planes), 1))])])
-        found = linprog(
+        result = linprog(
             np.append(np.zeros(width), -1.0),
             A_ub=rows,
             b_ub=np.zeros(len(rows)),
@@ -59,16 +59,16 @@ def solve_by_cuts(
             bounds=[(0.0, None)] * width + [(None, None)],
             options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         )
-        if found.x is None:
-            raise SolverError(f"the linear program over {len(planes)} tangents of the utility failed: {found.message}")
-        here = np.maximum(found.x[:-1], 0.0)
+        if result.x is None:
+            raise SolverError(f"the linear program over {len(planes)} tangents of the utility failed: {result.message}")
+        here = np.maximum(result.x[:-1], 0.0)
         here /= here.sum()
         value = (float(smooth.smooth(means @ here)) - origin) / scale
         if value > below:
             best, below = here, value
-        gain = float(found.x[-1]) - below
+        gain = float(result.x[-1]) - below
         if gain <= gap:
-            return best, -found.ineqlin.marginals[:firm] * scale / units
+            return best, -result.ineqlin.marginals[:firm] * scale / units
     raise SolverError(
         f"the utility could not be maximised with {MAX_CUTS} tangents: {gain * scale:.3g} may still be gained; is it "
         "concave, and its gradient right, over all of over=?"

@@ -100,19 +100,19 @@ def build_outlook(
 def _shares(problem: LearningProblem, posterior: Posterior, form: NormalForm) -> tuple[FloatArray, FloatArray, bool]:
     """Return the robust blend over the candidates in service."""
     active = np.flatnonzero(problem.active)
-    known = posterior if len(active) == len(problem.names) else posterior.take(active)
+    active_posterior = posterior if len(active) == len(problem.names) else posterior.take(active)
     place = None if problem.baseline is None else int(np.searchsorted(active, problem.baseline))
-    found = solve_robust(
+    solution = solve_robust(
         form,
-        known,
+        active_posterior,
         confidence=problem.limits.confidence,
         offsets=read_baseline_offsets(problem.objective),
         baseline=place,
         rng=np.random.default_rng(0),
     )
     shares = np.zeros(len(problem.names))
-    shares[active] = found.probabilities
-    return shares, found.duals, found.certified
+    shares[active] = solution.probabilities
+    return shares, solution.duals, solution.certified
 
 
 def _regret(

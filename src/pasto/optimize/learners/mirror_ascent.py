@@ -221,8 +221,7 @@ class MirrorAscent(Generic[State]):
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
         """Return the learner that `settings` described."""
-        known = {f.name for f in fields(cls)}
-        if unknown := set(settings) - known:
+        if unknown := set(settings) - {field.name for field in fields(cls)}:
             raise StateError(f"learner {cls.name!r} has no setting {sorted(unknown)[0]!r}")
         values: dict[str, Any] = {
             key: Schedule(**value) if isinstance(value, dict) else value for key, value in settings.items()

@@ -154,20 +154,20 @@ class Thompson:
 
     def learn(self, problem: LearningProblem, state: ThompsonState, round: RoundResult) -> ThompsonState:
         """Add the round to the model, and fit kernels if it is time."""
-        known = state.model if self.half_life is None else state.model.fade(0.5 ** (1.0 / self.half_life))
-        cells = _cells(problem, round)
-        units = known.size(cells).units
+        model = state.model if self.half_life is None else state.model.fade(0.5 ** (1.0 / self.half_life))
+        cells = _read_cells(problem, round)
+        units = model.size(cells).units
         assert units is not None  # noqa: S101 -- `size` has set them
-        known = known.add(cells)
+        model = model.add(cells)
         rounds, fitted = state.rounds + 1, state.fitted
         if rounds >= 1.5 * fitted + 2 and self._may_share(problem):
-            known, fitted = self._shared(problem, known), rounds
+            model, fitted = self._fit_kernels(problem, model), rounds
         before = None
         if state.rounds:
             mean = self.posterior(problem, state).mean
             before = (mean, price_metrics(problem, mean))
         served = len(round.sample.candidates)
-        return ThompsonState(rounds, known, known.unit_covariance(), float(units[:served].sum()), fitted, before)
+        return ThompsonState(rounds, model, model.unit_covariance(), float(units[:served].sum()), fitted, before)
 
     def posterior(self, problem: LearningProblem, state: ThompsonState) -> Posterior:
         """Return the posterior of the candidates' means."""
@@ -178,7 +178,7 @@ class Thompson:
         active = problem.active
         even = active / active.sum()
         if not state.rounds:
-            return self._limited(problem, state, even, None)
+            return self._apply_limits(problem, state, even, None)
         posterior = self.posterior(problem, state)
         noise = np.empty((self.draws, *problem.shape))
         noise[:, :, problem.order] = rng.standard_normal(noise.shape)
@@ -188,29 +188,29 @@ class Thompson:
         least = max(1e-12 * float(variances.max()), 1e-300)  # metrics that do not vary are not exact
         slot = max(float(row @ state.noise @ row), least) * self.draws / state.units
         shares = allocate(blends, variances, slot)
-        return self._limited(problem, state, self.floor * even + (1.0 - self.floor) * shares, posterior)
+        return self._apply_limits(problem, state, self.floor * even + (1.0 - self.floor) * shares, posterior)
 
     def prospects(
         self, problem: LearningProblem, state: ThompsonState, rng: np.random.Generator
     ) -> list[ColumnProspect]:
         """Return the expected means and a few posterior draws over the complete space, each at its own prices."""
-        known = state.model
-        if not isinstance(known, LevelModel) or known.kernels is None or problem.features is None:
+        model = state.model
+        if not isinstance(model, LevelModel) or model.kernels is None or problem.features is None:
             return []
-        posterior = known.posterior(problem.features)
+        posterior = model.posterior(problem.features)
         noise = rng.standard_normal((NEW_POINTS, *problem.shape))
         noise[0] = 0.0  # the expected means, so that the answer finds its own best points
         samples = posterior.draw(noise)
         _, priced = draw_blends(problem, posterior.mean, samples)
-        mixing = np.eye(len(samples[0])) if known.mixing is None else known.mixing
+        mixing = np.eye(len(samples[0])) if model.mixing is None else model.mixing
         inverse = np.linalg.inv(mixing)
-        origin = inverse @ known.statistics.origin
-        return generate_columns(known.kernels, origin, problem.features, inverse @ samples, priced @ mixing, rng)
+        origin = inverse @ model.statistics.origin
+        return generate_columns(model.kernels, origin, problem.features, inverse @ samples, priced @ mixing, rng)
 
     def grow(self, problem: LearningProblem, state: ThompsonState) -> ThompsonState:
         """Add new candidates without measurements."""
-        _, known = np.shape(state.model.points()[0])
-        return replace(state, model=state.model.grow(len(problem.names) - known))
+        _, count = np.shape(state.model.points()[0])
+        return replace(state, model=state.model.grow(len(problem.names) - count))
 
     def answer(self, problem: LearningProblem, state: ThompsonState) -> Blend:
         """Return the blend of the highest expected f that holds hard guardrails with confidence, and the outlook."""
@@ -235,15 +235,17 @@ class Thompson:
         """Return the state that `save` wrote."""
         metrics, count = problem.shape
         try:
-            written = saved["model"]
-            known: CandidateModel = (
-                LevelModel.from_saved(written, metrics) if self.contrast is None else ContrastModel.from_saved(written)
+            document = saved["model"]
+            model: CandidateModel = (
+                LevelModel.from_saved(document, metrics)
+                if self.contrast is None
+                else ContrastModel.from_saved(document)
             )
             noise = np.array(saved["noise"], dtype=float)
             before = saved["before"] and tuple(np.array(part, dtype=float) for part in saved["before"])
             rounds, units, fitted = int(saved["rounds"]), float(saved["units"]), int(saved["fitted"])
-            state = ThompsonState(rounds, known, noise, units, fitted, before)
-            shape = np.shape(known.points()[0])
+            state = ThompsonState(rounds, model, noise, units, fitted, before)
+            shape = np.shape(model.points()[0])
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StateError(f"the saved learner cannot be read: {error!r}") from error
         if shape != (metrics, count):
@@ -269,14 +271,14 @@ class Thompson:
             return False
         return len(features) <= MAX_JOINT_CANDIDATES and is_available()
 
-    def _shared(self, problem: LearningProblem, known: CandidateModel) -> CandidateModel:
+    def _fit_kernels(self, problem: LearningProblem, model: CandidateModel) -> CandidateModel:
         """Return the model with kernels, if they predict better or are asked for."""
         assert problem.features is not None  # noqa: S101 -- `_may_share` has checked it
-        mixing, estimates, noises = known.components()
+        mixing, estimates, noises = model.components()
         fit = fit_kernels if self.structure == "process" else choose_kernels
-        return known.share(fit(problem.features, estimates, noises), mixing)
+        return model.share(fit(problem.features, estimates, noises), mixing)
 
-    def _limited(
+    def _apply_limits(
         self, problem: LearningProblem, state: ThompsonState, shares: FloatArray, posterior: Posterior | None
     ) -> FloatArray:
         """Return the policy within its largest shares and loss budgets."""
@@ -301,15 +303,15 @@ class Thompson:
             return np.asarray((1.0 - probe) * fallback + fresh)
         form = build_form(problem, posterior.mean, posterior.mean)
         bounds = ShareBounds(form, posterior, read_baseline_offsets(problem.objective), problem.baseline, limits)
-        known = cap_shares(np.where(unseen, 0.0, shares), most, fallback)
+        capped = cap_shares(np.where(unseen, 0.0, shares), most, fallback)
         refuges = [fallback, bounds.safest_candidate() * problem.active, certified_shares(problem, posterior, form)]
         limited = [cap_shares(refuge, most, fallback) for refuge in refuges if refuge.any()]
         return limit_to_budget(
-            (1.0 - probe) * known + fresh, [(1.0 - probe) * refuge + fresh for refuge in limited], bounds
+            (1.0 - probe) * capped + fresh, [(1.0 - probe) * refuge + fresh for refuge in limited], bounds
         )
 
 
-def _cells(problem: LearningProblem, round: RoundResult) -> RoundMeans:
+def _read_cells(problem: LearningProblem, round: RoundResult) -> RoundMeans:
     """Return the round's cells, with the control as one more cell of the baseline."""
     sample, control = round.sample, round.control
     cells = RoundMeans(sample.candidates, sample.metrics, round.units, round.covariances)

@@ -41,7 +41,7 @@ from pasto.service.reports.quality_report import report_quality
 from pasto.service.reports.tradeoff import read_posterior_means, report_tradeoff
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, shares
-from pasto.service.rounds.held_rounds import held_rounds
+from pasto.service.rounds.data_check import describe_held_rounds
 from pasto.service.rounds.sender_check import describe_departures, read_record
 from pasto.service.serializers import close_summary
 from pasto.service.study_file import StudySpec
@@ -97,7 +97,7 @@ class ReportBuilder:
             problem=problem,
             frozen=frozen,
             waiting=tuple(entry.round for entry in state.waiting),
-            held=tuple(msgspec.convert(held, HeldRoundRecord) for held in held_rounds(state)),
+            held=tuple(msgspec.convert(held, HeldRoundRecord) for held in describe_held_rounds(state)),
             policy=_policy_shares(snapshot),
             history=self._list_closes(snapshot),
             learning=learning,

@@ -21,8 +21,7 @@ from pasto.inference.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR
 from pasto.metrics import Column, Metric, Moments
 from pasto.report.guardrail_text import BASIS_TEXT
 from pasto.service.lifecycle import PHASES
-from pasto.service.round_history import join_arms, judged_round
-from pasto.service.rounds.guardrail_state import GuardrailState
+from pasto.service.rounds.guardrail_state import GuardrailState, join_arms, judged_round
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.quantities import build_stop_levels
 from pasto.service.study_state import ArmVerdict, GuardrailStatus
@@ -105,7 +104,7 @@ def has_breach(verdicts: Sequence[ArmVerdict]) -> bool:
 
 
 def describe_breach(spec: StudySpec, verdicts: Sequence[ArmVerdict]) -> str:
-    """Return the sentence that says why traffic is stopped."""
+    """Return the reason for stopping traffic, as one sentence."""
     rails = {rail.name: rail for rail in spec.guardrails}
     parts = []
     for verdict in verdicts:
@@ -156,18 +155,18 @@ def grows_with_phase(spec: StudySpec, metric: Metric) -> bool:
 def _level_of_days(floor: StopLevel, days: float) -> float | None:
     """Return the stop level for the mean of a phase, of which the last day may not be over.
 
-    That part of a day may be at the level of a crash; None if nothing can be said of it.
+    That part of a day may be at the level of a crash; None without a crash level.
 
     >>> from pasto.inference import Quantity
     >>> floor = StopLevel("likes", Quantity(0), 0.04, basis="days")
     >>> [round(_level_of_days(floor, days), 4) for days in (0.5, 1.0, 1.5, 10.5)]
     [0.02, 0.04, 0.0333, 0.039]
     """
-    whole = math.floor(days)
-    part, crash = days - whole, crash_level(floor)
+    full_days = math.floor(days)
+    part, crash = days - full_days, crash_level(floor)
     if crash is None:
-        return floor.value if whole and part < 1.0 / 24.0 else None
-    return (whole * floor.value + part * crash) / days
+        return floor.value if full_days and part < 1.0 / 24.0 else None
+    return (full_days * floor.value + part * crash) / days
 
 
 def _evidence(record: RoundRecord, floor: StopLevel, arm: str, elapsed: float) -> float:

@@ -11,9 +11,14 @@ import numpy as np
 
 from pasto.errors import PastoError
 from pasto.inference.guardrail_monitor import EVIDENCE_VERSION, GuardrailMonitor, floor_columns
-from pasto.inference.round_data import CellMoments, MeasuredRound
+from pasto.inference.round_data import CellMoments, CellTable, MeasuredCell, MeasuredRound
+from pasto.service.close_record import CloseRecord
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.quantities import build_stop_levels
+from pasto.store import Store
+
+PAGE_CLOSES = 20
+"""Closes that are read at a time: each holds all measurements of its rounds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +103,29 @@ class GuardrailState:
                 for number, seconds, cells in written["open"]
             ),
         )
+
+
+def judged_round(number: int, cells: Sequence[MeasuredCell], seconds: float | None = None) -> MeasuredRound:
+    """Return a learning round as the guardrail monitor reads it: one cell of the control and one of the learner."""
+    return MeasuredRound(number, {}, join_arms(("control", "learner"), cells), seconds)
+
+
+def join_arms(arms: Sequence[str], cells: Sequence[MeasuredCell]) -> list[CellMoments]:
+    """Return the units of each arm as one cell; arms without units are left out."""
+    table = cells if isinstance(cells, CellTable) else CellTable.from_cells(cells)
+    return [cell for arm in arms if (cell := table.join_arm(arm)) is not None]
+
+
+def read_judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
+    """Read all learning rounds as the guardrail monitor reads them, each with its latest measurement, in order."""
+    rounds: dict[int, MeasuredRound] = {}
+    after = 0
+    while closes := store.list_closes(study, after=after, limit=PAGE_CLOSES):
+        for close in closes:
+            for entry in CloseRecord.from_text(close.record).measured:
+                rounds[entry.round] = judged_round(entry.round, entry.cells.table(), entry.seconds)
+        after = closes[-1].round
+    return [rounds[number] for number in sorted(rounds)]
 
 
 def _narrow(measured: MeasuredRound, columns: Sequence[int]) -> MeasuredRound:

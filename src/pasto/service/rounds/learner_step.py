@@ -1,4 +1,4 @@
-"""The pure step: a learner's state and what rounds measured give the next state and its policy."""
+"""Learner step: a pure function from a learner's state and measured rounds to its next state and policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pasto.study.state import write_format_2
 
 @dataclass(frozen=True, slots=True)
 class RoundObservations:
-    """What one round measured."""
+    """Observations of one round."""
 
     round: int
     observations: tuple[Observation, ...]
@@ -25,16 +25,16 @@ class RoundObservations:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What a step does about rounds that were learned before it and are not final."""
+    """Changes of a step to rounds that were learned before it and are not final."""
 
     again: tuple[RoundObservations, ...] = ()
-    """All of them in order, as they are known now, where any of them is corrected; none where nothing is."""
+    """All of these rounds in order with their latest observations, if any is corrected; otherwise none."""
     settled: tuple[RoundObservations, ...] = ()
-    """The oldest of them, which are final from now on while others are not."""
+    """The oldest ones, which are final from now on while others are not."""
     ended: bool = True
-    """Whether none of them stays open."""
+    """True if no round stays correctable."""
     final: int | None = None
-    """How many of the step's own lessons nothing can correct, the first ones; None means all."""
+    """Number of the step's first rounds that are final at once; None means all."""
 
 
 NOTHING = Correction()
@@ -42,13 +42,12 @@ NOTHING = Correction()
 
 @dataclass(frozen=True, slots=True)
 class LearnerUpdate:
-    """A study after a step."""
+    """The study after a step, and the text of its state."""
 
     study: Study
     text: str
-    """Its state."""
     problems: tuple[str, ...] = ()
-    """What could not be learned, in sentences."""
+    """Sentences about rounds that could not be learned."""
 
     @property
     def checksum(self) -> str:
@@ -59,119 +58,120 @@ class LearnerUpdate:
         """Return whether a checksum is that of the state, in the form of today or of an older version."""
         if checksum == self.checksum:
             return True
-        older = _written(write_format_2(json.loads(self.text)))
+        older = _write_state(write_format_2(json.loads(self.text)))
         return checksum == sha256(older.encode()).hexdigest()
 
 
 def initial_update(study: Study) -> LearnerUpdate:
-    """A study before its first step."""
-    return LearnerUpdate(study, _text(study))
+    """Return a study before its first step."""
+    return LearnerUpdate(study, _state_text(study))
 
 
 def load_update(text: str) -> LearnerUpdate:
-    """A study as it was saved."""
+    """Return a study as it was saved."""
     return LearnerUpdate(Study.from_state(json.loads(text)), text)
 
 
-def update_learner(text: str, lessons: Sequence[RoundObservations], revision: Correction = NOTHING) -> LearnerUpdate:
-    """Learn from each round in turn; the study then has a policy of a new version, whatever happens.
+def update_learner(text: str, lessons: Sequence[RoundObservations], correction: Correction = NOTHING) -> LearnerUpdate:
+    """Learn from each round in turn and propose a policy of a new version.
 
-    Equal arguments give an equal state, bit for bit. A round that no unit of the learner saw teaches nothing. Rounds
-    that are corrected are learned anew first, under the policies that were served in them. Where the learner fails, its
-    state stays what it was before, and where it cannot even propose, the last policy's probabilities are served under
-    the new version: a study never stands still because of one round.
+    Equal arguments give an equal state, bit for bit. A round without units of the learner is skipped. Corrected rounds
+    are learned again first, under the policies that were served in them. If the learner fails on a round, its state
+    stays as it was before the round. If it cannot propose a policy, the last probabilities get the new version, so
+    that one round never stops a study.
 
     >>> import json, pasto
     >>> from pasto.records import Observation
     >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=7)
-    >>> seen = [Observation(0, k, units=100, mean=(float(k),), covariance=((0.01,),)) for k in (0, 1)]
-    >>> after = update_learner(json.dumps(study.state()), [RoundObservations(1, tuple(seen)), RoundObservations(2, ())])
+    >>> cells = [Observation(0, k, units=100, mean=(float(k),), covariance=((0.01,),)) for k in (0, 1)]
+    >>> rounds = [RoundObservations(1, tuple(cells)), RoundObservations(2, ())]
+    >>> after = update_learner(json.dumps(study.state()), rounds)
     >>> after.study.rounds, after.problems
     (1, ('round 2 had no units of the learner, so it taught nothing',))
     """
     problems: list[str] = []
     before = json.loads(text)["version"]
     study = Study.from_state(json.loads(text))
-    if revision != NOTHING or study.correctable:
-        study, text = _revised(study, text, revision, problems)
-    final = len(lessons) if revision.final is None else revision.final
+    if correction != NOTHING or study.correctable:
+        study, text = _correct(study, text, correction, problems)
+    final = len(lessons) if correction.final is None else correction.final
     for place, lesson in enumerate(lessons):
-        if all(seen.control for seen in lesson.observations):
+        if all(cell.control for cell in lesson.observations):
             problems.append(f"round {lesson.round} had no units of the learner, so it taught nothing")
             continue
         try:
             study.observe(lesson.observations, final=place < final)
-            text = _text(study)
-        except (MemoryError, OSError):  # the machine's trouble, not the learner's: the close is tried again
+            text = _state_text(study)
+        except (MemoryError, OSError):  # a failure of the machine, not of the learner: the close is tried again
             raise
-        except Exception as error:  # whatever a learner does, the study must go on serving
-            problems.append(f"round {lesson.round} could not be learned: {_told(error)}")
+        except Exception as error:  # the study must go on serving
+            problems.append(f"round {lesson.round} could not be learned: {_describe_error(error)}")
             study = Study.from_state(json.loads(text))
     if study.policy.version == before:
         try:
             study.publish()
-            text = _text(study)
+            text = _state_text(study)
         except (MemoryError, OSError):
             raise
         except Exception as error:
-            problems.append(f"no new policy could be proposed: {_told(error)}; the last one is kept")
-            text = _written(_republished(json.loads(text)))
+            problems.append(f"no new policy could be proposed: {_describe_error(error)}; the last one is kept")
+            text = _write_state(_republish(json.loads(text)))
             study = Study.from_state(json.loads(text))
     return LearnerUpdate(study, text, tuple(problems))
 
 
-def _revised(study: Study, text: str, revision: Correction, problems: list[str]) -> tuple[Study, str]:
-    """The study after corrections, without what can no longer be corrected; as it was, where its learner fails."""
+def _correct(study: Study, text: str, correction: Correction, problems: list[str]) -> tuple[Study, str]:
+    """Return the study after its corrections and final rounds; without corrections if its learner fails."""
     try:
-        if revision.again:
+        if correction.again:
             study.rewind()
-        for lesson in revision.again:
+        for lesson in correction.again:
             _relearn(study, lesson, problems)
-        for lesson in revision.settled:
+        for lesson in correction.settled:
             if lesson.observations and study.correctable[:1] == (lesson.observations[0].version,):
                 study.settle(lesson.observations)
-        if revision.ended:
+        if correction.ended:
             study.settle_all()
-        return study, _text(study)
+        return study, _state_text(study)
     except (MemoryError, OSError):
         raise
     except Exception as error:
-        problems.append(f"learned rounds could not be corrected: {_told(error)}; they are final now")
+        problems.append(f"learned rounds could not be corrected: {_describe_error(error)}; they are final now")
         study = Study.from_state(json.loads(text))
         study.settle_all()
-        return study, _text(study)
+        return study, _state_text(study)
 
 
 def _relearn(study: Study, lesson: RoundObservations, problems: list[str]) -> None:
-    if all(seen.control for seen in lesson.observations):
+    if all(cell.control for cell in lesson.observations):
         return
     try:
         study.observe(lesson.observations, final=False, publish=False)
     except (MemoryError, OSError):
         raise
     except Exception as error:  # the others are still learned
-        problems.append(f"round {lesson.round} could not be learned again: {_told(error)}")
+        problems.append(f"round {lesson.round} could not be learned again: {_describe_error(error)}")
 
 
-def _told(error: Exception) -> str:
-    """Our own errors are sentences for people; of others the kind says more than the text."""
+def _describe_error(error: Exception) -> str:
+    """Return the sentence of an error of this package; for other errors, the class as well."""
     return str(error) if isinstance(error, PastoError) else f"{type(error).__name__}: {error}"
 
 
-def _text(study: Study) -> str:
-    """A study's state as text, if its policy can be served."""
+def _state_text(study: Study) -> str:
+    """Return the text of a study's state; MeasurementError if its policy is not a distribution."""
     shares = study.policy.probabilities
     if not all(share >= 0 for share in shares) or not abs(fsum(shares) - 1.0) <= 1e-9:
-        raise MeasurementError(f"the learner's policy is no distribution: it sums to {fsum(shares)!r}")
-    return _written(study.state())
+        raise MeasurementError(f"the learner's policy is not a distribution: it sums to {fsum(shares)!r}")
+    return _write_state(study.state())
 
 
-def _written(state: dict[str, Any]) -> str:
+def _write_state(state: dict[str, Any]) -> str:
     return json.dumps(state, separators=(",", ":"), allow_nan=False)
 
 
-def _republished(state: dict[str, Any]) -> dict[str, Any]:
-    """The same state with its current policy once more, under the next version."""
+def _republish(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a state in which the current policy has the next version too."""
     shares = dict(state["policies"])[state["version"]]
     version = state["version"] + 1
     return {**state, "version": version, "policies": [*state["policies"], [version, shares]]}

@@ -1,4 +1,4 @@
-"""A round measured once more, from the store or from the archive, and what cannot come out the same any more."""
+"""Replay measurement: measure a round again from the store or the archive, and list the rounds that cannot be."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FORGOTTEN = (
 
 
 class RoundRemeasurer:
-    """Measures the rounds of one study again, and keeps note of where a record must do instead.
+    """Measurement of a study's rounds for a replay, with a list of the rounds that are taken from their record.
 
-    What was measured is kept for good in each close. Where a unit was deleted since, or a round's events were, the
-    record is taken, if what is left agrees with it; so the rest of the study can still be computed again.
+    Each close stores its measurements. If a unit or the events of a round were deleted since, the replay uses the
+    record, provided that the remaining events agree with it. So the rest of the study can still be replayed.
     """
 
     def __init__(self, store: Store, spec: StudySpec, row: StudyRow, archive: Archive | None = None) -> None:
@@ -40,81 +40,81 @@ class RoundRemeasurer:
         self._archived = set(archive.rounds(identity_of(row))) if archive is not None else set()
         self._units, self._events, self.deleted = _forgotten(store, row)
         self.touched: list[int] = []
-        """Rounds that knew a unit which was deleted since."""
+        """Rounds with a unit that was deleted since."""
         self.gone: list[int] = []
-        """Rounds whose events are no longer kept, or whose archive is not at hand."""
+        """Rounds whose events are deleted, or whose archive is not available."""
         self.elsewhere: list[int] = []
-        """Rounds that were measured in a team's own tables, which go on changing."""
+        """Rounds that were measured in a team's own tables, which may change."""
         self.remembered: list[int] = []
-        """Rounds whose covariates are taken from the record, because the events before them are no longer all here."""
+        """Rounds whose covariates are taken from the record, because earlier events are missing."""
 
     def measure(
-        self, one: MaturingRound, until: int, recorded: Sequence[Moments], engine: str, spec: StudySpec | None = None
+        self, entry: MaturingRound, until: int, recorded: Sequence[Moments], engine: str, spec: StudySpec | None = None
     ) -> tuple[Moments, ...] | None:
-        """What a round measured; None where it disagrees with what the engine recorded.
+        """Return the measurement of a round; None if it differs from the record of the engine.
 
-        `spec` is another study file to measure by than the study's own.
+        `spec` replaces the study's own file.
         """
         spec = spec or self._spec
         record = tuple(recorded)
         if engine == OWN_TABLES:
-            self.elsewhere.append(one.round)
+            self.elsewhere.append(entry.round)
             return record
-        past = covariate_window(self._store, spec, self._row.number, one.round)
-        moved = past is not None and (one.round in self._archived or lacks_events(self._store, self._row, past))
-        whole = self._with_past(one, until, spec, past) if past is not None and moved else None
-        remembering = moved and whole is None
-        if whole is not None:
-            measured, exact = whole, engine == "sqlite"
-        elif one.round in self._archived and self._archive is not None:
-            measured = self._archive.measure(self._row, one.round, one.after, until, spec.columns)
+        past = covariate_window(self._store, spec, self._row.number, entry.round)
+        moved = past is not None and (entry.round in self._archived or lacks_events(self._store, self._row, past))
+        with_past = self._with_past(entry, until, spec, past) if past is not None and moved else None
+        remembering = moved and with_past is None
+        if with_past is not None:
+            measured, exact = with_past, engine == "sqlite"
+        elif entry.round in self._archived and self._archive is not None:
+            measured = self._archive.measure(self._row, entry.round, entry.after, until, spec.columns)
             exact = engine == "sqlite"
-        elif self._missing(one, until) > self._events[one.round]:
-            self.gone.append(one.round)
+        elif self._missing(entry, until) > self._events[entry.round]:
+            self.gone.append(entry.round)
             return record
         else:
-            measured = moments_of(self._store, spec, self._row.number, one, until, covariates=not remembering)
+            measured = moments_of(self._store, spec, self._row.number, entry, until, covariates=not remembering)
             exact = engine == self._store.dialect
         known = record
-        if remembering:  # units are added up in the order of all their numbers, so without some the last digits differ
-            self.remembered.append(one.round)
+        if remembering:  # without some columns, units are summed in another order, and the last digits differ
+            self.remembered.append(entry.round)
             exact, known = False, _narrowed(record, len(spec.columns))
-        if self._units[one.round] and measured != known:
-            self.touched.append(one.round)
-            return record if _lacks(known, measured, self._units[one.round]) else None
+        if self._units[entry.round] and measured != known:
+            self.touched.append(entry.round)
+            return record if _lacks(known, measured, self._units[entry.round]) else None
         if exact:
             return measured
         return record if moments_match(known, measured) else None
 
     def exceptions(self, judged_otherwise: Sequence[int] = ()) -> dict[str, Any]:
-        """What is identical only by its record, in words for a machine; nothing where all was computed again."""
-        told: dict[str, Any] = {}
+        """Return the rounds that are identical only by their record, by reason; {} if all were measured again."""
+        reasons: dict[str, Any] = {}
         if self.touched:
-            told["deleted_units"] = {"units": self.deleted, "rounds": _once(self.touched)}
+            reasons["deleted_units"] = {"units": self.deleted, "rounds": _once(self.touched)}
         if self.gone:
-            told["deleted_events"] = {"rounds": _once(self.gone)}
+            reasons["deleted_events"] = {"rounds": _once(self.gone)}
         if self.elsewhere:
-            told["own_tables"] = {"rounds": _once(self.elsewhere)}
+            reasons["own_tables"] = {"rounds": _once(self.elsewhere)}
         if self.remembered:
-            told["covariates"] = {"rounds": _once(self.remembered)}
+            reasons["covariates"] = {"rounds": _once(self.remembered)}
         if judged_otherwise:
-            told["breaker"] = {"rounds": list(judged_otherwise)}
-        return {"except": told} if told else {}
+            reasons["breaker"] = {"rounds": list(judged_otherwise)}
+        return {"except": reasons} if reasons else {}
 
-    def _missing(self, one: MaturingRound, until: int) -> int:
+    def _missing(self, entry: MaturingRound, until: int) -> int:
         """Return how many events of a round are no longer in the store: archived, or of a unit that was forgotten."""
-        deleted = self._store.list_archived_spans(self._row.number, one.after, until)
-        archived = sum(row.events for row in deleted if row.version == one.round)
-        return archived + self._count(_FORGOTTEN, (self._row.number, one.round, one.after, until))
+        deleted = self._store.list_archived_spans(self._row.number, entry.after, until)
+        archived = sum(row.events for row in deleted if row.version == entry.round)
+        return archived + self._count(_FORGOTTEN, (self._row.number, entry.round, entry.after, until))
 
     def _with_past(
-        self, one: MaturingRound, until: int, spec: StudySpec, past: CovariateWindow
+        self, entry: MaturingRound, until: int, spec: StudySpec, past: CovariateWindow
     ) -> tuple[Moments, ...] | None:
-        """A round and its covariates from store and archive together; None where some of that is in neither."""
-        if self._archive is None or (one.round not in self._archived and self._missing(one, until)):
+        """Measure a round and its covariates from store and archive; None if events are in neither."""
+        if self._archive is None or (entry.round not in self._archived and self._missing(entry, until)):
             return None
         return self._archive.measure_with_past(
-            self._store, self._row, one.round, one.after, until, spec.measured_columns, past
+            self._store, self._row, entry.round, entry.after, until, spec.measured_columns, past
         )
 
     def _count(self, query: str, bound: tuple[int, ...]) -> int:
@@ -126,12 +126,12 @@ class RoundRemeasurer:
 
 
 def _once(rounds: Sequence[int]) -> list[int]:
-    """Each round once: one that was corrected is measured again for each of its records."""
+    """Return each round once: a corrected round is measured for each of its records."""
     return list(dict.fromkeys(rounds))
 
 
 def _narrowed(measured: Sequence[Moments], width: int) -> tuple[Moments, ...]:
-    """The first columns alone."""
+    """Return the cells with the first columns only."""
     return tuple(
         replace(
             cell,
@@ -144,14 +144,14 @@ def _narrowed(measured: Sequence[Moments], width: int) -> tuple[Moments, ...]:
 
 
 def _lacks(recorded: Sequence[Moments], measured: Sequence[Moments], units: int) -> bool:
-    """Whether what is left is what was recorded but for at most so many units."""
+    """Return whether the measurement is the record without at most so many units."""
     left = {(cell.arm, cell.candidate): cell.units for cell in measured}
     missing = [cell.units - left.pop((cell.arm, cell.candidate), 0) for cell in recorded]
     return not left and all(lost >= 0 for lost in missing) and sum(missing) <= units
 
 
 def _forgotten(store: Store, row: StudyRow) -> tuple[Counter[int], Counter[int], int]:
-    """Units and events that were deleted, by round, and how many units in all, from the audit log."""
+    """Read the deleted units and events by round, and the number of deleted units, from the audit log."""
     units: Counter[int] = Counter()
     events: Counter[int] = Counter()
     deleted, after = 0, 0

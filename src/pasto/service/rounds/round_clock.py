@@ -1,4 +1,4 @@
-"""When a round is over: by time, or by how many exposures it has seen."""
+"""Round clock: decide that a round is over, by its length or by its number of exposures."""
 
 from __future__ import annotations
 
@@ -15,105 +15,109 @@ from pasto.store import Store, StudyRow
 
 
 class StudyClock:
-    """How late it is in each study, whatever is done to the wall clock meanwhile.
+    """Clock of each study that does not run backwards when the wall clock is changed.
 
-    A round lasts at least as long as a steady clock says since this process first saw it, so a wall clock set back
-    delays nothing; one set forward ends the open round early, once.
+    A round lasts at least as long as a monotonic clock has run since this process first read the round. A wall clock
+    that is set back therefore delays nothing. One that is set forward ends the open round early, once.
 
     >>> from dataclasses import replace
     >>> row = StudyRow("feed", 1, 1, "learning", "{}", 7, 3, 3, opened_at=1000.0, created_at=0.0)
     >>> wall, steady = [1000.0], [50.0]
-    >>> ages = StudyClock(lambda: wall[0], lambda: steady[0])
-    >>> ages.now(row)
+    >>> clock = StudyClock(lambda: wall[0], lambda: steady[0])
+    >>> clock.now(row)
     1000.0
     >>> wall[0], steady[0] = -7200.0, 80.0
-    >>> ages.now(row)
+    >>> clock.now(row)
     1030.0
     """
 
     def __init__(self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._monotonic = monotonic
-        self._seen: dict[int, tuple[int, float]] = {}
+        self._started: dict[int, tuple[int, float]] = {}
+        """Open round by study, and the monotonic time at which it was first read."""
         self._lock = Lock()
 
     def now(self, row: StudyRow) -> float:
-        """The study's time: the wall clock's, or what its open round must have lasted at least."""
+        """Return the wall-clock time, but at least the start of the open round plus its monotonic age."""
         steady = self._monotonic()
         with self._lock:
-            seen = self._seen.get(row.number)
-            if seen is None or seen[0] != row.round:
-                seen = self._seen[row.number] = (row.round, steady)
-        return max(self._clock(), row.opened_at + (steady - seen[1]))
+            started = self._started.get(row.number)
+            if started is None or started[0] != row.round:
+                started = self._started[row.number] = (row.round, steady)
+        return max(self._clock(), row.opened_at + (steady - started[1]))
 
 
-LATER = 20
-"""A phase is looked at again once it has lasted a twentieth longer."""
+LOOKS_PER_LENGTH = 20
+"""The next look at a phase comes after a twentieth of its length."""
 
 
-def is_look_due(standing: StudySnapshot, now: float) -> bool:
-    """Whether a phase should be looked at: at its horizon, and in between after every round's time.
+def is_look_due(snapshot: StudySnapshot, now: float) -> bool:
+    """Return whether a look at a phase is due: at its horizon, and before that after each round's time.
 
-    A look reads the whole phase, so its cost would grow with the square of the phase's length if they stayed frequent.
+    A look reads the whole phase. Looks become rarer, because their cost would otherwise grow with the square of the
+    phase's length.
     """
-    row, policy = standing.row, standing.policy
+    row, policy = snapshot.row, snapshot.policy
     if row.state not in PHASES or policy is None:
         return False
-    horizon = StudyState.from_text(row.details).horizon
+    horizon = snapshot.state.horizon
     if row.state == "confirming" and horizon is not None and row.opened_at < horizon <= now:
         return True
-    if row.state == "deployed" and not standing.spec.guardrails:
+    if row.state == "deployed" and not snapshot.spec.guardrails:
         return False
-    return now - row.opened_at >= max(standing.spec.rounds.interval_seconds, (now - policy.valid_from) / LATER)
+    return now - row.opened_at >= max(
+        snapshot.spec.rounds.interval_seconds, (now - policy.valid_from) / LOOKS_PER_LENGTH
+    )
 
 
-RECOUNT = 30.0
-"""Seconds after which a round is counted again, though too few events seem to have come."""
+RECOUNT_SECONDS = 30.0
+"""Seconds after which exposures are counted again, even if too few events have arrived."""
 
 
 def too_many_maturing_rounds(spec: StudySpec, row: StudyRow, now: float) -> bool:
-    """Whether as many rounds wait for events as can be kept, and none can be learned: then the open one must go on.
+    """Return whether the maximum number of rounds is maturing and none can be learned, so that no round may close.
 
-    One more would push out the policy of the oldest, and with it all that was measured under it.
+    One more would remove the policy of the oldest round, and with it the round's measurements.
     """
-    waiting = [one for one in StudyState.from_text(row.details).waiting if one.missing is None or one.is_held]
+    waiting = [entry for entry in StudyState.from_text(row.details).waiting if entry.missing is None or entry.is_held]
     if len(waiting) < spec.max_maturing_rounds:
         return False
-    return all(one.is_held or one.closed_at + spec.rounds.maturity > now for one in waiting)
+    return all(entry.is_held or entry.closed_at + spec.rounds.maturity > now for entry in waiting)
 
 
 class RoundDueCheck:
-    """Tells the rounds that are over.
+    """Check for rounds that are over.
 
-    Counting exposures reads a round's events, so it is done only when enough may have come since the last count.
+    Counting exposures reads a round's events, so it is done only if enough may have arrived since the last count.
     """
 
-    def __init__(self, store: Store, ages: StudyClock, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: Store, clock: StudyClock, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store = store
-        self._ages = ages
+        self._ages = clock
         self._monotonic = monotonic
         self._counted: dict[int, tuple[int, int, int, float]] = {}
-        """By study: version, exposures counted, the last event then, and when."""
+        """By study: version, counted exposures, last event, and time of the count."""
 
-    def over(self, standing: StudySnapshot) -> bool:
-        """Whether a study's open round should be closed now."""
-        row, rounds = standing.row, standing.spec.rounds
+    def over(self, snapshot: StudySnapshot) -> bool:
+        """Return whether a study's open round should be closed now."""
+        row, rounds = snapshot.row, snapshot.spec.rounds
         if row.state != "learning":
-            return is_look_due(standing, self._ages.now(row))
+            return is_look_due(snapshot, self._ages.now(row))
         now = self._ages.now(row)
         if rounds.every is not None:
             over = now - row.opened_at >= rounds.every
         else:
-            over = rounds.exposures is not None and self._full(standing, rounds.exposures)
-        return over and not too_many_maturing_rounds(standing.spec, row, now)
+            over = rounds.exposures is not None and self._full(snapshot, rounds.exposures)
+        return over and not too_many_maturing_rounds(snapshot.spec, row, now)
 
-    def _full(self, standing: StudySnapshot, wanted: int) -> bool:
-        row = standing.row
+    def _full(self, snapshot: StudySnapshot, wanted: int) -> bool:
+        row = snapshot.row
         last, now = latest(self._store), self._monotonic()
         known = self._counted.get(row.number)
         if known is not None and known[0] == row.version:
-            _, count, seen, at = known
-            if last - seen < wanted - count and now - at < RECOUNT:
+            _, count, counted_until, at = known
+            if last - counted_until < wanted - count and now - at < RECOUNT_SECONDS:
                 return False
         policy = self._store.read_policy(row.number, row.version)
         after = 0 if policy is None else policy.after_sequence

@@ -76,7 +76,9 @@ def add_round(
         by_name: dict[str, list[SenderCells]] = {}
         for sender, cells in found.items():
             by_name.setdefault(sender[part], []).append(_cells(cells, keys, width))
-        rounds = {name: SenderCells.pooled(parts) for name, parts in sorted(by_name.items())}
+        rounds = {
+            name: parts[0] if len(parts) == 1 else SenderCells.pooled(parts) for name, parts in sorted(by_name.items())
+        }
         known = dict(record.groups[kind])
         for name, own in rounds.items():
             before = known.get(name)

@@ -9,12 +9,12 @@ import pytest
 from scipy.sparse import csr_array
 
 from pasto_research.paper.models.linear import popularity
-from pasto_research.paper.models.mult_vae import Settings, load, train
+from pasto_research.paper.models.mult_vae import MultVaeSettings, load, train
 from pasto_research.paper.models.ranking import rate, weighted
 
 pytestmark = pytest.mark.realdata
 
-SMALL = Settings(hidden=(32, 8), batch=64, epochs=30, annealing=10, patience=30, seed=3)
+SMALL = MultVaeSettings(hidden=(32, 8), batch=64, epochs=30, annealing=10, patience=30, seed=3)
 
 
 def tastes(seed: int = 0) -> tuple[csr_array, csr_array]:
@@ -50,16 +50,16 @@ def test_weights_decide_what_a_model_ranks_first() -> None:
 
 def test_the_seed_decides_everything() -> None:
     known, _ = tastes()
-    settings = Settings(hidden=(8, 4), epochs=2, seed=5)
+    settings = MultVaeSettings(hidden=(8, 4), epochs=2, seed=5)
     first, again = (train(known, known, settings).model.out for _ in range(2))
     assert (first == again).all()
-    other = train(known, known, Settings(hidden=(8, 4), epochs=2, seed=6)).model.out
+    other = train(known, known, MultVaeSettings(hidden=(8, 4), epochs=2, seed=6)).model.out
     assert (first != other).any()
 
 
 def test_a_training_cut_short_goes_on_to_the_same_end(tmp_path: Path) -> None:
     known, _ = tastes()
-    settings = Settings(hidden=(8, 4), epochs=6, patience=6, seed=5)
+    settings = MultVaeSettings(hidden=(8, 4), epochs=6, patience=6, seed=5)
     whole = train(known, known, settings)
 
     class CutError(Exception):
@@ -85,7 +85,7 @@ def test_a_training_cut_short_goes_on_to_the_same_end(tmp_path: Path) -> None:
 
 def test_training_ends_when_validation_stands_still() -> None:
     known, _ = tastes()
-    settings = Settings(hidden=(8, 4), epochs=50, patience=2, rate=1e-12, seed=5)
+    settings = MultVaeSettings(hidden=(8, 4), epochs=50, patience=2, rate=1e-12, seed=5)
     trained = train(known, known, settings)
     assert len(trained.validation) == 3
     assert trained.best == 1

@@ -17,9 +17,11 @@ def test_lists_are_ranked_by_the_product_of_powers_and_short_ones_left_out() -> 
     like = np.array([0.9, 0.1, 0.1, 0.5, 0.1, 0.2, 0.4, 0.8])
     seconds = np.array([10.0, 20, 30, 40, 50, 60, 70, 80])
     lists = Lists.of(users, {"watch": watch, "like": like}, {"time": seconds}, least=3, top=2)
-    np.testing.assert_allclose(lists.shown({"watch": 1.0, "like": 0.0}), [[25.0, 55.0]])
-    np.testing.assert_allclose(lists.shown({"watch": 0.0, "like": 1.0})[0, 1], 75.0)
-    np.testing.assert_allclose(lists.shown({"watch": 1.0, "like": 1.0})[0, 0], 20.0)  # 0.9, 0.2 and 0.3: first and last
+    np.testing.assert_allclose(lists.top_values({"watch": 1.0, "like": 0.0}), [[25.0, 55.0]])
+    np.testing.assert_allclose(lists.top_values({"watch": 0.0, "like": 1.0})[0, 1], 75.0)
+    np.testing.assert_allclose(
+        lists.top_values({"watch": 1.0, "like": 1.0})[0, 0], 20.0
+    )  # 0.9, 0.2 and 0.3: first and last
     with pytest.raises(InputError, match="no user has 5 impressions"):
         Lists.of(users, {"watch": watch}, {"time": seconds}, least=5, top=2)
 

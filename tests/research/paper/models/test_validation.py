@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from pasto_research.paper.models.mult_vae import Autoencoder, Settings, Training, hide_some, load, ndcg, told
+from pasto_research.paper.models.mult_vae import (
+    Autoencoder,
+    MultVaeSettings,
+    TrainingResult,
+    hide_some,
+    load,
+    ndcg,
+    settings_document,
+)
 
 
 def test_a_fifth_of_what_each_user_wants_is_hidden_and_no_longer_known() -> None:
@@ -38,8 +46,8 @@ def test_weighted_ndcg_by_hand() -> None:
 
 def test_the_best_epoch_is_the_first_with_the_highest_validation() -> None:
     model = Autoencoder.empty(2, (2, 1))
-    assert Training(model, (0.1, 0.3, 0.3, 0.2), True).best == 2
-    assert told(Settings(seed=9))["seed"] == 9
+    assert TrainingResult(model, (0.1, 0.3, 0.3, 0.2), True).best == 2
+    assert settings_document(MultVaeSettings(seed=9))["seed"] == 9
 
 
 def test_no_file_is_no_training(tmp_path: object) -> None:
