@@ -309,7 +309,7 @@ def _looks(directory: Path, clock: Clock, units: int) -> dict[str, tuple[float, 
         crowd(service, units, METRICS)
         clock.now += HOUR
         service.close_round(NAME, who="bench")
-    application.context.threads.shutdown()
+    application.context.pools.shutdown()
     service.shutdown()
     return {what: (taken[0], taken[1]) for what, taken in found.items()}
 
