@@ -207,7 +207,7 @@ def alarms(
     good: int = 0,
     test: Test = "ours",
 ) -> Alarms:
-    """Return alarms of guardrail monitors on "normal", "rare" (1 %) or "skewed" metrics `drop` deviations below a floor.
+    """Return alarms of monitors on "normal", "rare" (1 %) or "skewed" metrics `drop` deviations below a floor.
 
     With `control`, the floor is 5 % below a control of that share. `declared` gives the range. The
     first `good` rounds lie 0.2 deviations above the floor, and delays count from there. Other tests are mutants: a
