@@ -22,7 +22,7 @@ class Assignment:
     """Unique within the study: round and slot."""
     round: int
     version: int
-    """Of the policy it was drawn from."""
+    """The version of the policy it was drawn from."""
     candidate: int
     name: str
     values: Mapping[str, Value]
@@ -41,13 +41,13 @@ class Observation:
     """
 
     version: int
-    """Of the policy under which the units were drawn."""
+    """The version of the policy under which the units were drawn."""
     candidate: int
     units: float
     mean: tuple[float, ...]
     """One number a metric, in the objective's order."""
     covariance: tuple[tuple[float, ...], ...] | None = None
-    """Of the mean, not of a unit; None if it was not measured."""
+    """The covariance of the mean, not of a unit; None if it was not measured."""
     control: bool = False
     """Units held on the baseline by design, apart from the policy's own draw of it."""
 
@@ -78,7 +78,7 @@ class Gain:
     goal: float
     """The blend's goal less that candidate's."""
     violations: Mapping[str, float] = field(default_factory=dict)
-    """By how much that candidate breaks each hard guardrail; empty if it breaks none."""
+    """The amount by which that candidate breaks each hard guardrail; empty if it breaks none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Move:
 
     candidate: int
     change: float
-    """In its worth: its metrics at the blend's prices."""
+    """The change of its worth, which is its metrics at the blend's prices."""
     metrics: Mapping[str, float]
     """The part of each metric in that change."""
 
@@ -165,7 +165,7 @@ class Blend:
     feasible: bool
     """Whether the blend meets every hard guardrail."""
     shortfalls: Mapping[str, float] = field(default_factory=dict)
-    """By how much the blend misses each guardrail it misses, soft ones included."""
+    """The amount by which the blend misses each guardrail it misses, soft ones included."""
     lifts: Mapping[str, float] = field(default_factory=dict)
     """Percent over the baseline, by metric; empty without a baseline."""
     certificate: Certificate | None = None

@@ -292,7 +292,7 @@ def test_rounds_that_are_open_stay_in_the_store(
 ) -> None:
     store = open_store(str(tmp_path / "store"))
     run = Run(store, quick, send, accept_late="2h")
-    archive = Archive.beside(store)
+    archive = Archive.of_store(store)
     assert archive is not None
     rng = np.random.default_rng(1)
     late: Events = []

@@ -1,4 +1,4 @@
-"""From means and an objective to a distribution over candidates."""
+"""Optimization: from means and an objective to a distribution over candidates."""
 
 from pasto.optimize.blend_summary import summarize_blend
 from pasto.optimize.exact.linear import solve_batch, solve_linear

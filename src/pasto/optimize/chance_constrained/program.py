@@ -1,8 +1,8 @@
-"""The one problem behind every cautious answer: a goal, penalties as expected, and guardrails held with confidence.
+"""Chance program, the problem of every robust blend: a goal, expected penalties, and guardrails with confidence.
 
 Each guardrail's slack is S_g ~ N(level_g, spread_g²), level_g = slack_g · x and spread_g = ‖factor_gᵀ x − anchor_g‖.
-A soft guardrail costs λ E min(0, S)²; a hard one asks for level − tight ≥ spread, its factor being multiplied already
-by the number of standard deviations that its confidence takes.
+A soft guardrail costs λ E min(0, S)²; a hard one asks for level − tight ≥ spread. Its factor already includes the
+number of standard deviations that its confidence needs.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Solutions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaledProgram:
-    """Maximise goal · p − Σ min(0, slack_g · p)² / (2 give_g), where give is 0 for a hard guardrail.
+    """Maximise goal · p − Σ min(0, slack_g · p)² / (2 give_g); give is 0 for a hard guardrail.
 
     Leading axes run over many problems, as in the program.
     """

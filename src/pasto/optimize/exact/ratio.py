@@ -1,6 +1,6 @@
-"""The best blend for a ratio goal under hard guardrails, by Dinkelbach's iteration.
+"""Ratio goals: the best blend under hard guardrails, by Dinkelbach's iteration.
 
-N/D exceeds a level θ exactly where N − θD is positive, and that is linear in the blend: so solve for N − θD, raise θ to
+N/D exceeds a level θ exactly if N − θD is positive, and that is linear in the blend. So solve for N − θD, raise θ to
 the ratio reached, and repeat until nothing is gained.
 """
 

@@ -1,4 +1,4 @@
-"""Exact blends of posterior draws: where the best blend may lie."""
+"""Posterior draws: the exact blend of each, and the metrics' prices there."""
 
 from __future__ import annotations
 

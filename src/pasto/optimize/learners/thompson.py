@@ -1,4 +1,4 @@
-"""Thompson sampling: explore where the best blend may lie, answer with the best blend under the posterior."""
+"""Thompson sampling: explore the best blends of posterior draws, answer with the best blend under the posterior."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Thompson:
         return state.model.posterior(problem.features)
 
     def propose(self, problem: LearningProblem, state: ThompsonState, rng: np.random.Generator) -> FloatArray:
-        """Return shares where the blends of posterior draws learn most, within the limits, above the floor."""
+        """Return the shares with which the blends of posterior draws learn most, within limits and above the floor."""
         active = problem.active
         even = active / active.sum()
         if not state.rounds:
