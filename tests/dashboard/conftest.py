@@ -76,7 +76,7 @@ def service() -> Iterator[Service]:
 def application(service: Service) -> Iterator[Application]:
     application = Application(service, Settings(), pages=Dashboard(service).routes)
     yield application
-    application.context.threads.shutdown()
+    application.context.pools.shutdown()
 
 
 @pytest.fixture

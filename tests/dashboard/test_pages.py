@@ -32,8 +32,8 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
         ("GET", "/nowhere", 404, "there is no page at this address"),
         ("GET", "/studies/feed/nothing", 404, "there is no page at this address"),
         ("GET", "/v1studies", 404, "there is no page at this address"),
-        ("GET", "/logout", 405, "this address takes POST, not GET"),
-        ("POST", "/", 405, "this address takes "),
+        ("GET", "/logout", 405, "this address needs the method POST, got GET"),
+        ("POST", "/", 405, "this address needs the method "),
     ],
 )
 def test_a_browser_gets_a_page_for_an_address_that_is_not_there(

@@ -122,7 +122,7 @@ def test_a_session_ends_by_itself_and_by_logging_out(browser: Any, service: Serv
     assert out.status_code == 303
     assert "Max-Age=0" in out.headers["set-cookie"]
     assert browser.get("/").status_code == 303
-    application.context.threads.shutdown()
+    application.context.pools.shutdown()
 
 
 def log_out(browser: Any) -> str:
@@ -184,7 +184,7 @@ def test_a_login_holds_on_every_node(browser: Any, application: Application, lea
     application.context.keys.revoke(text.split("_")[1])
     twin.context.keys.refresh()
     assert [browser.get("/").status_code for _ in range(2)] == [303, 303]
-    twin.context.threads.shutdown()
+    twin.context.pools.shutdown()
 
 
 @pytest.mark.services
@@ -217,7 +217,7 @@ def test_a_login_holds_on_two_nodes_of_one_database(browser: Any, postgres_url: 
     nodes[0].context.keys.refresh()
     assert browser.get("/").status_code == 303
     for node, service in zip(nodes, services, strict=True):
-        node.context.threads.shutdown()
+        node.context.pools.shutdown()
         service.shutdown()
 
 

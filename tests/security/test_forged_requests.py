@@ -61,7 +61,7 @@ def dashboard(service: Service) -> Dashboard:
 def application(service: Service, dashboard: Dashboard) -> Iterator[Application]:
     application = Application(service, Settings(), pages=dashboard.routes)
     yield application
-    application.context.threads.shutdown()
+    application.context.pools.shutdown()
 
 
 def ask(

@@ -1,4 +1,4 @@
-"""`pasto serve` as a process of its own: how it starts, what it refuses, how it ends."""
+"""`pasto serve` as a process: its start, its errors and its shutdown."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_it_does_not_listen_beyond_this_machine_without_a_key(tmp_path: Path) ->
     keys.create("boss", ["admin"])
     kept.close()
     running = ServiceProcess(Settings(store=store, host=everywhere, port=0))
-    assert not running.application.context.guard.open
+    assert not running.application.context.authenticator.open
     running.close()
 
 

@@ -16,8 +16,8 @@ from pasto.errors import PastoError, StudyFileError
 from pasto.report.replay_text import describe_exceptions
 from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import HttpRequest
-from pasto.service.http.responses import ApiError, HttpResponse, explained
-from pasto.service.http.studies import replayed
+from pasto.service.http.responses import ApiError, HttpResponse, error_response
+from pasto.service.http.studies import ask_replay
 from pasto.service.lifecycle import check_draft
 from pasto.service.rounds.data_check import RESOLUTIONS
 from pasto.service.study_file import EXAMPLE, read_document
@@ -115,7 +115,7 @@ class Actions:
         except StudyFileError as error:
             return self._render_form(session, text, error.problems, reason, status=422, editing=editing)
         except PastoError as error:
-            response = explained(error, call.settings.retry_after)
+            response = error_response(error, call.settings.retry_after)
             status = 400 if response is None else response.status
             return self._render_form(session, text, {"": str(error)}, reason, status=status, editing=editing)
         return redirect(f"/studies/{quote(str(saved['name']), safe='')}")
@@ -145,10 +145,10 @@ class Actions:
         try:
             await call.run(work)
         except PastoError as error:
-            response = explained(error, call.settings.retry_after)
+            response = error_response(error, call.settings.retry_after)
             if response is None or response.status == 404:
                 raise
-            return await self._pages.shown(call, session, name, str(error), response.status)
+            return await self._pages.render_study(call, session, name, str(error), response.status)
         return redirect("/" if action == "delete" else f"/studies/{quote(name, safe='')}")
 
     async def replay(self, call: HttpRequest, session: Session) -> HttpResponse:
@@ -157,9 +157,9 @@ class Actions:
         form = await read_form(call)
         self._sessions.check_form(call, session, form.get("token", ""))
         try:
-            result = json.loads((await replayed(call, name)).body)
+            result = json.loads((await ask_replay(call, name)).body)
         except ApiError as error:
-            if error.code != "too_busy":
+            if error.code != "overloaded":
                 raise
             return render_page("parts/replay.html", {"busy": True, "result": None})
         return render_page(

@@ -21,89 +21,89 @@ from pasto.service.http.studies import ask_report
 from pasto.service.service import Service
 from pasto.service.study_file import StudySpec
 
-MOST_CANDIDATES = 100
-"""Lines of the books by candidate that are shown."""
+MAX_CANDIDATES = 100
+"""Candidates in the table of exposures."""
 
 
 class Pages:
-    """Everything that is read of a service for its pages."""
+    """Pages of the dashboard and their parts."""
 
-    def __init__(self, service: Service, visitors: Sessions, clock: Callable[[], float]) -> None:
+    def __init__(self, service: Service, sessions: Sessions, clock: Callable[[], float]) -> None:
         self._service = service
-        self._visitors = visitors
+        self._sessions = sessions
         self._clock = clock
-        self._logbook = AuditLogReader(service.store)
+        self._audit_log = AuditLogReader(service.store)
         self._samples = RoundSamples(service.store)
 
-    async def studies(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """The front page."""
-        return render_page("studies.html", {**self.frame(visitor), "rows": await call.run(self._rows)})
+    async def studies(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Render the list of studies."""
+        return render_page("studies.html", {**self.frame(session), "rows": await call.run(self._rows)})
 
-    async def listed(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """The list alone."""
-        return render_page("parts/studies.html", {**self.frame(visitor), "rows": await call.run(self._rows)})
+    async def study_list(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Render the part with the list."""
+        return render_page("parts/studies.html", {**self.frame(session), "rows": await call.run(self._rows)})
 
-    async def study(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """One study's page."""
-        return await self.shown(call, visitor, call.path("name"))
+    async def study(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Render the page of a study."""
+        return await self.render_study(call, session, call.path("name"))
 
-    async def shown(
-        self, call: HttpRequest, visitor: Session, name: str, problem: str = "", status: int = 200
+    async def render_study(
+        self, call: HttpRequest, session: Session, name: str, problem: str = "", status: int = 200
     ) -> HttpResponse:
-        """One study's page, with what went wrong where something was tried."""
+        """Render the page of a study, with the problem of a failed action."""
         values = await call.run(lambda: self._standing(name))
-        return render_page("study.html", {**self.frame(visitor), **values, "problem": problem}, status)
+        return render_page("study.html", {**self.frame(session), **values, "problem": problem}, status)
 
-    async def head(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """The top of a study's page, asked for every few seconds."""
-        return await self._part(call, visitor, "parts/head.html", lambda: self._standing(call.path("name")))
+    async def head(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Render the state of a study; the page requests it every few seconds."""
+        return await self._part(call, session, "parts/head.html", lambda: self._standing(call.path("name")))
 
-    async def actions(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """What can be done now."""
-        return await self._part(call, visitor, "parts/actions.html", lambda: self._standing(call.path("name")))
+    async def actions(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Render the forms of the allowed actions."""
+        return await self._part(call, session, "parts/actions.html", lambda: self._standing(call.path("name")))
 
-    async def answer(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """The blend with its certificate and prices, and the books."""
+    async def answer(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Render the blend with its certificate and prices, and the data quality."""
         name = call.path("name")
         computed = await ask_report(call, name, "json")
 
         def work() -> dict[str, Any]:
             report = read_report(json.loads(computed.body))
-            shown = self._service.show(name)
+            study = self._service.show(name)
             candidates = () if report.accounting is None else report.accounting.candidates
             lines = sorted(candidates, key=lambda candidate: -candidate.logged)
             return {
-                "study": shown,
+                "study": study,
                 "report": report,
                 "blend": report.answer,
                 "parts": _parts(self._service.board.standing(name).spec),
-                "lines": lines[:MOST_CANDIDATES],
-                "left_out": max(0, len(lines) - MOST_CANDIDATES),
+                "lines": lines[:MAX_CANDIDATES],
+                "left_out": max(0, len(lines) - MAX_CANDIDATES),
             }
 
-        return await self._part(call, visitor, "parts/answer.html", work)
+        return await self._part(call, session, "parts/answer.html", work)
 
-    async def report(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """The report as one file to keep."""
+    async def report(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Return the report as a file to download."""
         name = call.path("name")
         computed = await ask_report(call, name, "html")
         saved = (b"content-disposition", f'attachment; filename="{quote(name)}.html"'.encode())
         return HttpResponse(200, computed.body, (*HTML, saved))
 
-    async def log(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """The audit log's end."""
+    async def log(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Render the latest entries of the audit log."""
         everything = call.query("all").get("all") == "1"
         name = call.path("name")
 
         def work() -> dict[str, Any]:
             row = self._service.board.reread(name).row
-            lines = self._logbook.entries(row.number, only_notable=not everything)
+            lines = self._audit_log.entries(row.number, only_notable=not everything)
             return {"name": name, "lines": lines, "everything": everything}
 
-        return await self._part(call, visitor, "parts/log.html", work)
+        return await self._part(call, session, "parts/log.html", work)
 
-    async def series(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """Shares and metrics over rounds, in JSON."""
+    async def series(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Return shares and metrics by round, as JSON."""
         sent = call.query("first", "last")
         first = call.number(sent, "first", 1, 1, 2**53)
         last = call.number(sent, "last", 2**53, 1, 2**53)
@@ -111,7 +111,7 @@ class Pages:
         found = await call.run(lambda: build_series(self._samples, self._service.board.reread(name), first, last))
         return json_response(found, headers=NO_STORE)
 
-    async def tradeoff(self, call: HttpRequest, visitor: Session) -> HttpResponse:
+    async def tradeoff(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Singles, blend and curve at the limits asked for, in JSON."""
         limits, across = _limits(call)
         name = call.path("name")
@@ -119,36 +119,36 @@ class Pages:
         question = partial(answer_tradeoff, name=name, limits=limits, across=across)
         return await call.ask("trade-off", name, question, tuple(sorted(limits.items())), across, cache=True)
 
-    def frame(self, visitor: Session) -> dict[str, Any]:
-        """What every page needs."""
-        return {"session": visitor, "token": self._visitors.form_token(visitor), "now": self._clock()}
+    def frame(self, session: Session) -> dict[str, Any]:
+        """Return the values that all templates use."""
+        return {"session": session, "token": self._sessions.form_token(session), "now": self._clock()}
 
     async def _part(
-        self, call: HttpRequest, visitor: Session, template: str, work: Callable[[], dict[str, Any]]
+        self, call: HttpRequest, session: Session, template: str, work: Callable[[], dict[str, Any]]
     ) -> HttpResponse:
         values = await call.run(work)
-        return render_page(template, {**self.frame(visitor), **values})
+        return render_page(template, {**self.frame(session), **values})
 
     def _standing(self, name: str) -> dict[str, Any]:
-        shown = self._service.show(name)
+        study = self._service.show(name)
         standing = self._service.board.standing(name)
         now = self._clock()
-        return {"study": shown, "alarms": find_alarms(standing, shown, self._logbook, now), "now": now}
+        return {"study": study, "alarms": find_alarms(standing, study, self._audit_log, now), "now": now}
 
     def _rows(self) -> list[dict[str, Any]]:
         return [{**self._standing(one["name"]), "leader": self._leader(one["name"])} for one in self._service.studies()]
 
     def _leader(self, name: str) -> tuple[str, float] | None:
-        """The candidate with most of the traffic outside the control, where anything is served."""
+        """Return the candidate with the largest share outside the control, if a policy is served."""
         standing = self._service.board.standing(name)
         if standing.policy is None:
             return None
-        served = self._samples.served(standing.row.number, [standing.row.version])
+        served = self._samples.read_policies(standing.row.number, [standing.row.version])
         return served[0].shares[0] if served and served[0].shares else None
 
 
 def _parts(spec: StudySpec) -> set[str]:
-    """Columns that are only halves of a ratio."""
+    """Return the columns that are only part of a ratio."""
     ratios = [metric for metric in spec.metrics.values() if metric.denominator is not None]
     return {column.name for m in ratios for column in (m.numerator, m.denominator) if column} - set(spec.metrics)
 

@@ -38,7 +38,7 @@ class Dashboard:
         actions = Actions(self.sessions, pages)
         self.routes = (
             self._get("/", "List all studies.", pages.studies),
-            self._get("/parts/studies", "Refresh the list of studies.", pages.listed),
+            self._get("/parts/studies", "Refresh the list of studies.", pages.study_list),
             self._get("/new", "Show the form for a new study.", actions.show_new_form),
             self._post("/new", "Create a study.", actions.create),
             self._get(STUDY, "Show a study.", pages.study),

@@ -40,12 +40,12 @@ class Session:
 
     @property
     def may_read(self) -> bool:
-        """Whether the visitor may read studies."""
+        """True if the visitor may read studies."""
         return self.is_open or (self.key is not None and is_permitted(self.key, ("read",)))
 
     @property
     def may_change(self) -> bool:
-        """Whether the visitor may change studies."""
+        """True if the visitor may change studies."""
         return self.is_open or (self.key is not None and "admin" in self.key.scopes)
 
     @property
@@ -69,7 +69,7 @@ class Sessions:
 
     async def get_session(self, call: HttpRequest) -> Session:
         """Return the session of a request; raise `ApiError` for a foreign host if no keys are needed."""
-        guard = call.context.guard
+        guard = call.context.authenticator
         is_open = guard.open
         if is_open:
             guard.admit(call.headers, ("admin",))

@@ -18,7 +18,7 @@ from pasto_sdk.policy import PublishedPolicy
 
 
 def study_summary(standing: StudySnapshot) -> dict[str, Any]:
-    """A study in a few words."""
+    """Return a short description of a study."""
     row = standing.row
     return {
         "name": row.name,
@@ -31,7 +31,7 @@ def study_summary(standing: StudySnapshot) -> dict[str, Any]:
 
 
 def study_overview(standing: StudySnapshot, now: float) -> dict[str, Any]:
-    """A study as it stands."""
+    """Return the full description of a study."""
     row, spec = standing.row, standing.spec
     details = StudyState.from_text(row.details)
     every = spec.rounds.every if row.state == "learning" else None
@@ -61,7 +61,7 @@ def study_overview(standing: StudySnapshot, now: float) -> dict[str, Any]:
 
 
 def close_summary(close: CloseRow) -> dict[str, Any]:
-    """A closed round: what it was, what was learned at its end, and what followed."""
+    """Return the description of a closed round: its state, what it learned and the next policy."""
     record = CloseRecord.from_text(close.record)
     return {
         "round": close.round,
@@ -83,7 +83,7 @@ def close_summary(close: CloseRow) -> dict[str, Any]:
 
 
 def audit_entry(row: AuditRow) -> dict[str, Any]:
-    """A line of the audit log."""
+    """Return an entry of the audit log."""
     return {
         "sequence": row.sequence,
         "at": row.at,
@@ -100,7 +100,7 @@ def _goal(spec: StudySpec) -> str:
 
 
 def _policy(policy: PublishedPolicy) -> dict[str, Any]:
-    """A policy with each candidate's share of all traffic, the largest first, and each arm's."""
+    """Return a policy with the traffic shares of candidates, largest first, and of arms."""
     shares: dict[str, float] = {}
     arms: dict[str, float] = {}
     for cell in policy.cells:

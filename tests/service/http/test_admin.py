@@ -93,7 +93,7 @@ def test_those_who_wait_for_their_turn_hold_up_nobody(serve: Serve, tmp_path: Pa
                 others.submit(HttpStudyApi(site.url).erase_unit, "feed", f"user/{number}", who="ann")
                 for number in range(4)
             ]
-            site.until(context.keeping.locked)
+            site.until(context.retention_lock.locked)
             assert site.client.get("/v1/studies/feed/report").status_code == 200
             assert not any(one.done() for one in asked)
         assert [one.result()["events"] for one in asked] == [1, 1, 1, 1]

@@ -54,7 +54,7 @@ class Site:
         self.service.change("feed", "start", who="ann", reason="go")
 
     def scrape(self) -> Scrape:
-        text = self.application.context.meters.text().decode()
+        text = self.application.context.metrics.text().decode()
         found = {
             (sample.name, tuple(sorted(sample.labels.items()))): sample.value
             for family in text_string_to_metric_families(text)
@@ -63,12 +63,12 @@ class Site:
         return Scrape(time.time(), found)
 
     def traffic(self) -> None:
-        self.application.context.meters.count_events("feed", GOOD)
+        self.application.context.metrics.count_events("feed", GOOD)
 
     def close(self) -> None:
         self.scheduler.stop()
         self.service.shutdown()
-        self.application.context.threads.shutdown()
+        self.application.context.pools.shutdown()
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def topic(site: Site) -> dict[str, float]:
         for result in ("accepted", "rejected"):
             yield "pasto_kafka_events", "", counts[result], {"study": "feed", "result": result}
 
-    site.application.context.looks.append(told)
+    site.application.context.gauge_sources.append(told)
     return counts
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pasto.report.records import write_report
 from pasto.service.http import fast_assign
 from pasto.service.http.app import Application
-from pasto.service.http.exposures import Exposures
+from pasto.service.http.exposures import ExposureBuffer
 from pasto.service.http.fast_assign import MAX_WAITING_EVENTS, SLOW_DOWN_SECONDS
 from pasto.service.http.request import Endpoint
 from pasto_research.bench.http_load import post
@@ -142,7 +142,7 @@ def test_a_whole_request_does_without_uvicorn(site: Site, monkeypatch: pytest.Mo
         (whole,) = answers(connection, 1)
         assert served == []
         connection.sendall(request[:-5])
-        site.until(lambda: site.running.application.context.working == 1)
+        site.until(lambda: site.running.application.context.active_requests == 1)
         connection.sendall(request[-5:])
         (in_pieces,) = answers(connection, 1)
         connection.sendall(other_way(request))
@@ -247,9 +247,9 @@ def test_a_request_that_came_in_part_is_answered_while_the_service_ends(serve: S
     request = post(PATH, b'{"unit":"last"}')
     with connected(site) as connection:
         connection.sendall(request[:-5])
-        site.until(lambda: site.running.application.context.working == 1)
+        site.until(lambda: site.running.application.context.active_requests == 1)
         site.running.stop()
-        site.until(lambda: site.running.application.context.waiting.ended)
+        site.until(lambda: site.running.application.context.long_poll.ended)
         connection.sendall(request[-5:])
         ((status, headers, _),) = answers(connection, 1)
     assert (status, headers["connection"]) == (200, "close")
@@ -263,7 +263,7 @@ def test_an_error_that_nobody_foresaw_is_explained_and_counted(serve: Serve, mon
         def broken(*_: object) -> None:
             raise ValueError("nobody foresaw this")
 
-        monkeypatch.setattr(Exposures, "add", broken)
+        monkeypatch.setattr(ExposureBuffer, "add", broken)
         connection.sendall(post(PATH, b'{"unit":"u"}'))
         ((status, _, told),) = answers(connection, 1)
     assert (status, json.loads(told)["error"]["code"]) == (500, "internal_error")

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from pasto.service.http.exposures import PAUSE
+from pasto.service.http.exposures import FLUSH_SECONDS
 from pasto.service.http.routes import ROUTES
 
 ROOT = Path(__file__).parents[3]
-WINDOW = f"{1000 * PAUSE:g} ms"
+WINDOW = f"{1000 * FLUSH_SECONDS:g} ms"
 
 
 def words(page: str) -> str:
@@ -23,7 +23,7 @@ def words(page: str) -> str:
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("README.md", f"exposures of decisions that the service itself makes follow [about {WINDOW} later]"),
+        ("README.md", f"exposures of the service's own decisions follow [about {WINDOW} later]"),
         ("docs/reference/http.md", "### Exposures that the service logs are not durable when it answers"),
         ("docs/reference/http.md", f"gathered for up to {WINDOW} and then written together"),
         (

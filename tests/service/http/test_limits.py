@@ -217,7 +217,7 @@ def test_a_bad_wait_is_refused(site: Site, wait: str) -> None:
 def test_whoever_dawdles_is_shown_out(tight: Site, sent: bytes) -> None:
     heard = talk(tight, sent)
     assert b"HTTP/1.1 408" in heard
-    assert heard.endswith(b'{"error":{"code":"too_slow","message":"the request did not arrive in time"}}')
+    assert heard.endswith(b'{"error":{"code":"timeout","message":"the request did not arrive in time"}}')
 
 
 def test_whoever_dawdles_over_a_second_request_is_shown_out(tight: Site) -> None:
@@ -258,11 +258,11 @@ def test_a_neighbour_is_served_meanwhile(tight: Site) -> None:
 
 def test_more_requests_than_allowed_are_asked_to_come_back(serve: Serve) -> None:
     site = serve(max_concurrent=1, retry_after=7)
-    site.running.application.context.working = 1
+    site.running.application.context.active_requests = 1
     answer = site.client.get("/v1/studies")
-    assert code(answer) == (503, "too_busy")
+    assert code(answer) == (503, "overloaded")
     assert answer.headers["retry-after"] == "7"
-    site.running.application.context.working = 0
+    site.running.application.context.active_requests = 0
     assert site.client.get("/v1/studies").status_code == 200
 
 
@@ -273,7 +273,7 @@ def test_slow_work_is_answered_in_time(serve: Serve, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(site.running.service, "studies", lambda: answered.wait(60))
     answer = site.client.get("/v1/studies")
     answered.set()
-    assert code(answer) == (503, "too_slow")
+    assert code(answer) == (503, "timeout")
     assert answer.headers["retry-after"] == "1"
 
 

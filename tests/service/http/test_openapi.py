@@ -20,7 +20,7 @@ SOURCE = Path(responses.__file__).parent
 PLAIN = {
     "not_found": 404,
     "method_not_allowed": 405,
-    "too_slow": 408,
+    "timeout": 408,
     "url_too_long": 414,
     "head_too_large": 431,
     "internal_error": 500,

@@ -80,7 +80,7 @@ def test_slow_questions_do_not_hold_up_events_a_pause_or_the_revocation_of_a_key
             asked = [pool.submit(ask, k) for k in range(24)]
             assert slow.begun.acquire(timeout=ENOUGH)
             assert slow.begun.acquire(timeout=ENOUGH)
-            waiting = site.running.application.context.threads["questions"]
+            waiting = site.running.application.context.pools["questions"]
             site.until(lambda: waiting.waiting == 22)
             assert site.client.post("/v1/studies/feed/events", json=events).json()["accepted"] == 3000
             units = {"units": [f"unit {k}" for k in range(1000)]}
@@ -101,12 +101,12 @@ def test_a_question_too_many_is_asked_to_come_back(serve: Serve, slow: Slow, mon
     site = serve(question_threads=1, max_questions=1, request_timeout=ENOUGH)
     site.study()
     monkeypatch.setattr(site.running.service, "what_if", slow)
-    pool = site.running.application.context.threads["questions"]
+    pool = site.running.application.context.pools["questions"]
     with asking(site, slow, [{"keep": ["like_rate >= -1%"]}, {"keep": ["like_rate >= -2%"]}]) as asked:
         site.until(lambda: pool.waiting == 1)
         assert "pasto_questions_waiting 1.0" in site.client.get("/metrics").text
         third = site.client.post(WHAT_IF, json={"keep": ["like_rate >= -3%"]})
-        assert (third.status_code, third.json()["error"]["code"]) == (503, "too_busy")
+        assert (third.status_code, third.json()["error"]["code"]) == (503, "overloaded")
         assert int(third.headers["retry-after"]) >= 1
         slow.end.set()
         assert [each.result().status_code for each in asked] == [200, 200]
@@ -121,7 +121,7 @@ def test_equal_questions_are_computed_once_until_the_study_changes(
     monkeypatch.setattr(site.running.service, "what_if", slow)
     question = {"keep": ["like_rate >= -1%"]}
     with asking(site, slow, [question] * 5) as asked:
-        site.until(lambda: site.running.application.context.working == 5)
+        site.until(lambda: site.running.application.context.active_requests == 5)
         assert slow.begun.acquire(timeout=ENOUGH)
         slow.end.set()
         assert [each.result().json()["computed"] for each in asked] == [1] * 5

@@ -32,7 +32,7 @@ def test_refused_requests_fill_the_log_up_to_a_limit_and_are_counted(
         site.client.headers["authorization"] = f"Bearer {key}"
         assert site.client.get("/v1/studies/none").status_code == 404
         told = site.client.get("/metrics").text
-        site.running.application.context.log.summarize(now=True)
+        site.running.application.context.request_log.summarize(now=True)
     lines = [vars(record) for record in caplog.records if record.name == "pasto.http"]
     refused = [line for line in lines if line.get("status") == 401]
     assert len(refused) == MAX_REJECTED_LINES + 1

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from pasto import errors
-from pasto.service.http.responses import STATUSES, explained
+from pasto.service.http.responses import STATUSES, error_response
 from pasto.store.failures import is_disk_full
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_every_error_of_the_library_has_an_answer() -> None:
     }
     for kind in every_error():
         error = kind(*given.get(kind, ("what came and the cure",)))
-        found = explained(error, 3)
+        found = error_response(error, 3)
         if kind.__name__ in unforeseen:
             assert found is None
         else:
@@ -53,7 +53,7 @@ def test_every_error_of_the_library_has_an_answer() -> None:
 
 
 def test_a_bad_study_file_names_every_field() -> None:
-    found = explained(errors.StudyFileError({"goal": "is missing", "unit": "is 3"}), 1)
+    found = error_response(errors.StudyFileError({"goal": "is missing", "unit": "is 3"}), 1)
     assert found is not None
     assert found.status == 422
     assert json.loads(found.body)["error"]["problems"] == {"goal": "is missing", "unit": "is 3"}
@@ -67,7 +67,7 @@ def test_a_full_disk_is_found_behind_what_it_caused() -> None:
     error = errors.StoreError("could not be written")
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     assert is_disk_full(error)
-    found = explained(error, 1)
+    found = error_response(error, 1)
     assert found is not None
     assert found.status == 507
     assert (b"retry-after", b"1") in found.headers
@@ -172,7 +172,7 @@ def test_an_unforeseen_error_is_found_in_the_log_by_its_number(
 
 def test_readiness_follows_the_store(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     site = serve()
-    site.running.application.context.health.cache_seconds = 0.0
+    site.running.application.context.store_health.cache_seconds = 0.0
     store = site.running.service.store
     broken_methods = {
         "list_keys": failing(errors.StoreError("gone")),
@@ -215,7 +215,7 @@ def test_replays_leave_threads_for_others(serve: Serve, monkeypatch: pytest.Monk
         first = pool.submit(httpx.post, site.url + path, timeout=60)
         assert going.wait(60)
         second = site.client.post("/v1/studies/other/replay")
-        assert told(second) == (503, "too_busy")
+        assert told(second) == (503, "overloaded")
         assert site.client.get("/v1/studies/feed/report").status_code == 200
         end.set()
         assert first.result().status_code == 200

@@ -53,7 +53,7 @@ def send(site: Site, identity: str) -> Any:
 def started(serve: Serve, folder: Path) -> Site:
     """Serve a store in a directory, with a study and without a cache of the store's health."""
     site = serve(store=str(folder), retry_after=7)
-    site.running.application.context.health.cache_seconds = 0.0
+    site.running.application.context.store_health.cache_seconds = 0.0
     site.study()
     assert send(site, "first").json()["accepted"] == 1
     assert site.client.get("/readyz").json() == READY

@@ -186,7 +186,7 @@ def test_waiting_ends_with_the_time_and_with_the_change(serve: Serve) -> None:
     headers = {"if-none-match": tag}
     assert site.client.get(f"{POLICY}?wait=0.05", headers=headers).status_code == 304
     assert site.client.get(f"{POLICY}?wait=60").status_code == 200  # whoever holds nothing does not wait
-    waiting = site.running.application.context.waiting
+    waiting = site.running.application.context.long_poll
     many = 60
     with ThreadPoolExecutor(many) as pool:
         answers = [pool.submit(site.client.get, f"{POLICY}?wait=60", headers=headers, timeout=60) for _ in range(many)]
@@ -237,7 +237,7 @@ def test_waiting_for_one_study_is_not_ended_by_another(serve: Serve) -> None:
         target=lambda: heard.append(httpx.get(f"{site.url}{POLICY}?wait=60", headers=headers, timeout=60).status_code)
     )
     waiter.start()
-    site.until(lambda: site.running.application.context.waiting.number == 1)
+    site.until(lambda: site.running.application.context.long_poll.number == 1)
     site.client.post("/v1/studies/other/rounds/close").raise_for_status()
     assert site.client.get("/healthz").status_code == 200
     assert heard == []
@@ -250,7 +250,7 @@ def test_more_waiters_than_allowed_are_answered_at_once_and_disconnected(serve: 
     site = serve(max_waiters=1)
     site.study()
     headers = {"if-none-match": site.client.get(POLICY).headers["etag"]}
-    site.running.application.context.waiting.number = 1
+    site.running.application.context.long_poll.number = 1
     answer = site.client.get(f"{POLICY}?wait=60", headers=headers)
     assert (answer.status_code, answer.headers["retry-after"], answer.headers["connection"]) == (304, "1", "close")
     assert site.client.get(f"{POLICY}?wait=60", headers={"if-none-match": '"another"'}).status_code == 200

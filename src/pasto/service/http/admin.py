@@ -25,8 +25,8 @@ async def erase_unit(call: HttpRequest) -> HttpResponse:
     name = call.path("name")
     body = await call.json(UNIT_ERASURE)
     work = lambda: call.service.erase_unit(name, body.unit, who=call.who, reason=body.reason)  # noqa: E731
-    async with call.context.keeping:
-        return json_response(await call.run(work, patience=SCAN_TIMEOUT_SECONDS))
+    async with call.context.retention_lock:
+        return json_response(await call.run(work, timeout=SCAN_TIMEOUT_SECONDS))
 
 
 async def archive_events(call: HttpRequest) -> HttpResponse:
@@ -36,8 +36,8 @@ async def archive_events(call: HttpRequest) -> HttpResponse:
     age = body.delete_older
     older = None if age is None else call.duration("delete_older", age, 0.0, 100 * YEAR_SECONDS)
     work = lambda: call.service.archive_events(name, who=call.who, delete_older=older)  # noqa: E731
-    async with call.context.keeping:
-        return json_response(await call.run(work, patience=SCAN_TIMEOUT_SECONDS))
+    async with call.context.retention_lock:
+        return json_response(await call.run(work, timeout=SCAN_TIMEOUT_SECONDS))
 
 
 NEW_KEY = msgspec.json.Decoder(NewKey)

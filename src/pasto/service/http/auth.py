@@ -27,7 +27,7 @@ class Authenticator:
 
     @property
     def open(self) -> bool:
-        """Whether callers need no key."""
+        """True if callers need no key."""
         return self.may_open and self._keys.none
 
     def admit(self, headers: RequestHeaders, scopes: Iterable[str]) -> KeyRow | None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pasto.service.http.responses import CLOSE, ApiError, placed
+from pasto.service.http.responses import CLOSE, ApiError, split_validation_error
 from pasto.service.settings import Settings
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -92,7 +92,7 @@ def decompress(compressed: bytes, settings: Settings) -> bytes:
                 raise ApiError(400, "bad_request", "the gzip body is cut off; send all of it")
             compressed = decompressor.unused_data
     except zlib.error as error:
-        raise ApiError(400, "bad_request", f"the body must be gzip, as its Content-Encoding says: {error}") from None
+        raise ApiError(400, "bad_request", f"the body must be gzip, as in its Content-Encoding: {error}") from None
     return content
 
 
@@ -147,7 +147,7 @@ def decode_json(body: bytes, decoder: msgspec.json.Decoder[Body], limit: int) ->
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        message, field = placed(error)
+        message, field = split_validation_error(error)
         raise ApiError(400, "bad_request", f"{field or 'the body'}: {message}", field=field) from None
     except msgspec.DecodeError as error:
         raise ApiError(400, "invalid_json", f"the body must be JSON: {error}") from None

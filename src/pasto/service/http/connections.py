@@ -83,7 +83,7 @@ def encode_response(answer: HttpResponse) -> bytes:
 
 
 BAD_REQUEST = encode_response(problem_response(400, "bad_request", "the request is not valid HTTP/1.1"))
-TOO_SLOW = encode_response(problem_response(408, "too_slow", "the request did not arrive in time"))
+TOO_SLOW = encode_response(problem_response(408, "timeout", "the request did not arrive in time"))
 URL_TOO_LONG = encode_response(
     problem_response(
         414, "url_too_long", f"the address of a request may have {MAX_URL_BYTES} bytes; shorten its path or query"
@@ -113,19 +113,19 @@ class OpenConnections:
         self.number = 0
         """Connections that are open now."""
         self._refusal = encode_response(
-            problem_response(503, "too_busy", "all connections are in use", headers=retry(settings.retry_after))
+            problem_response(503, "overloaded", "all connections are in use", headers=retry(settings.retry_after))
         )
         self.idle: dict[LimitedConnection, None] = {}
         """Connections that may be closed for new ones, those that have been idle longest first."""
         self._warned_at = -FULL_WARNING_SECONDS
 
-    def look(self) -> Iterator[tuple[str, str, float, None]]:
+    def gauges(self) -> Iterator[tuple[str, str, float, None]]:
         """Yield the gauges of connections."""
         yield "pasto_connections", "Open connections.", self.number, None
         yield "pasto_connections_limit", "Connections that may be open at once.", self.capacity, None
 
     def add(self, connection: LimitedConnection, now: float) -> None:
-        """Count a new connection, and make room for it if there is none."""
+        """Count a new connection, and close another one if there are too many."""
         self.number += 1
         self.idle[connection] = None
         if self.number <= self.capacity:
@@ -453,13 +453,13 @@ class LimitedConnection(asyncio.Protocol):
 
 
 class TrackedApplication:
-    """An ASGI application that tells each connection when its requests are answered."""
+    """ASGI application that notifies each connection when its requests are answered."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or begin and end with the server."""
+        """Serve a request, or the start and end of the server."""
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""Events over HTTP: taken in batches, answered when they are durable."""
+"""Events route: a batch is decoded, validated and stored; the response comes when it is durable."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pasto.service.http.responses import ApiError, HttpResponse, json_response, 
 LINES = {"application/x-ndjson": True, "application/ndjson": True, "application/jsonl": True, "application/json": False}
 """Whether each line is an event, by media type."""
 MAX_COMMAS_PER_EVENT = 64
-"""A batch with more commas than this for each event that it may hold is refused unread."""
+"""Commas per allowed event; a batch with more is rejected before it is decoded."""
 MAX_INLINE_SEPARATORS = 256
-"""Commas and line ends up to which a batch is read in the event loop: each may separate two events, and one that is
-not an event costs ten microseconds to refuse."""
+"""Commas and line ends up to which a batch is decoded in the event loop. Each may separate two events, and
+rejecting an item that is not an event takes ten microseconds."""
 MAX_REASONS = 100
-"""Refused events whose ids and reasons an answer tells; of the others it tells the index only."""
+"""Rejected events with id and reason in a response; the others have their index only."""
 
 
 class _RawBatch(msgspec.Struct):
@@ -32,17 +32,17 @@ _RAW_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _RAW_BATCH = msgspec.json.Decoder(_RawBatch)
 
 
-async def events(call: HttpRequest) -> HttpResponse:
-    """Take a batch; answered when every event in it is durable, or refused with a reason."""
+async def ingest_events(call: HttpRequest) -> HttpResponse:
+    """Store a batch; respond when its accepted events are durable."""
     call.query()
     name = call.path("name")
-    sent = parse_content_type(call.headers)
-    lines = LINES.get(sent)
+    media_type = parse_content_type(call.headers)
+    lines = LINES.get(media_type)
     if lines is None:
         raise ApiError(
             415,
             "unsupported_type",
-            f"events are application/json or application/x-ndjson, got {sent[:60]!r}",
+            f"the body must be application/json or application/x-ndjson, got {media_type[:60]!r}",
             field="content-type",
             rest=True,
         )
@@ -51,69 +51,69 @@ async def events(call: HttpRequest) -> HttpResponse:
         raise ApiError(
             429,
             "rate_limited",
-            f"a key may send {call.settings.key_rate} events a second and this one sent more; send them again later",
+            f"a key may send {call.settings.key_rate} events per second, got more; send them again later",
             headers=retry(seconds),
             rest=True,
         )
     body = await call.body()
-    await call.met(name)
-    call.context.exposures.flush()  # an event may be of a unit that was assigned a moment ago
-    most = call.settings.batch_limit
-    hides = call.key is not None and not is_permitted(call.key, ("evaluate",))
+    await call.require_study(name)
+    call.context.exposures.flush()  # the units of these events may have been assigned a moment ago
+    max_events = call.settings.batch_limit
+    hides_draw = call.key is not None and not is_permitted(call.key, ("evaluate",))
 
     def work() -> tuple[int, Future[dict[str, Any]]]:
-        _check_number(body, lines, most)
+        _check_number(body, lines, max_events)
         batch = call.service.decode(body, lines=lines)
-        if len(batch) > most:
-            raise _too_many(most)
-        return len(batch), call.service.ingest(name, batch, key=call.key_prefix, hides_draw=hides)
+        if len(batch) > max_events:
+            raise _too_many(max_events)
+        return len(batch), call.service.ingest(name, batch, key=call.key_prefix, hides_draw=hides_draw)
 
     try:
         number, pending = work() if _is_cheap(body) else await call.run(work)
     except RecursionError:
         raise ApiError(
-            400, "nesting_too_deep", "an event is a flat object, and one of these nests without end"
+            400, "nesting_too_deep", "an event must be a flat object, got one that is nested too deep"
         ) from None
     limit.take(key, number)
-    told = await _durable(pending, call)
-    call.context.meters.count_events(name, told)
-    nothing = told["rejected"] and not told["accepted"] and not told["duplicates"]
-    if len(told["rejected"]) > MAX_REASONS:
-        told = {**told, "rejected": shorten(told["rejected"])}
-    return json_response(told, 422 if nothing else 200)
+    result = await _wait_until_durable(pending, call)
+    call.context.metrics.count_events(name, result)
+    is_rejected = result["rejected"] and not result["accepted"] and not result["duplicates"]
+    if len(result["rejected"]) > MAX_REASONS:
+        result = {**result, "rejected": shorten(result["rejected"])}
+    return json_response(result, 422 if is_rejected else 200)
 
 
-def shorten(refused: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return every refused event by its index, with an id and a reason for the first ones only.
+def shorten(rejected: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rejected events with id and reason for the first ones only.
 
     >>> shorten([{"index": place, "id": "a", "reason": "unit is missing"} for place in range(101)])[99:]
     [{'index': 99, 'id': 'a', 'reason': 'unit is missing'}, {'index': 100, 'reason': ''}]
     """
-    rest = ({"index": one["index"], "reason": ""} for one in refused[MAX_REASONS:])
-    return [*refused[:MAX_REASONS], *rest]
+    rest = ({"index": event["index"], "reason": ""} for event in rejected[MAX_REASONS:])
+    return [*rejected[:MAX_REASONS], *rest]
 
 
-async def _durable(pending: Future[dict[str, Any]], call: HttpRequest) -> dict[str, Any]:
+async def _wait_until_durable(pending: Future[dict[str, Any]], call: HttpRequest) -> dict[str, Any]:
     try:
         async with asyncio.timeout(call.settings.request_timeout):
-            # Shielded: the writer still owns the batch when the caller has given up on it.
+            # Shielded, because the writer still uses the batch after the timeout.
             return await asyncio.shield(asyncio.wrap_future(pending))
     except TimeoutError:
         raise ApiError(
             503,
             "store_busy",
-            "the store did not say in time that the events are kept; send them again, each counts once by its id",
+            "the store did not confirm the events in time; send them again, each counts once by its id",
             headers=retry(call.settings.retry_after),
         ) from None
 
 
 def _is_cheap(body: bytes) -> bool:
-    """Whether a batch is read so quickly that no other request waits for it, whatever it holds."""
+    """Return whether any batch of this size is decoded so fast that other requests need not wait."""
     return len(body) <= MAX_INLINE_BYTES and body.count(b",") + body.count(b"\n") <= MAX_INLINE_SEPARATORS
 
 
 def _check_number(body: bytes, lines: bool, limit: int) -> None:
-    """Refuse a batch with too many events before any of them is read: a bad one costs more than a good one."""
+    """Raise `ApiError` for too many events before they are decoded, because invalid ones are slow."""
     if lines:
         if body.count(b"\n") >= limit and sum(not line.isspace() for line in body.split(b"\n") if line) > limit:
             raise _too_many(limit)
@@ -126,10 +126,10 @@ def _check_number(body: bytes, lines: bool, limit: int) -> None:
             is_array = body.lstrip()[:1] == b"["
             number = len(_RAW_ARRAY.decode(body) if is_array else _RAW_BATCH.decode(body).events)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return  # the decoder of events explains it
+            return  # the decoder of events reports it
         if number > limit:
             raise _too_many(limit)
 
 
 def _too_many(limit: int) -> ApiError:
-    return ApiError(413, "batch_too_large", f"a batch holds at most {limit} events; send several batches")
+    return ApiError(413, "batch_too_large", f"a batch may hold {limit} events, got more; send several batches")

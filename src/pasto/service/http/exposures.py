@@ -1,4 +1,4 @@
-"""Exposures that the service decides itself, gathered for a moment so that they are written together."""
+"""Buffer of the exposures of the service's own decisions, written in batches."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from pasto.service.service import Service
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
 
-PAUSE = 0.01
-"""Seconds that an exposure may wait for company."""
-MANY = 1_000
-"""Exposures that are written without waiting any longer."""
+FLUSH_SECONDS = 0.01
+"""Seconds that an exposure may stay in the buffer."""
+MAX_BUFFERED_EXPOSURES = 1_000
+"""Exposures of one study and key that are written at once."""
 
 
-class Exposures:
-    """Gathers exposures by study and key, and hands them on before any event that comes after them."""
+class ExposureBuffer:
+    """Buffer of exposures by study and key, flushed before later events are stored."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._waiting: dict[tuple[str, str | None], tuple[PublishedPolicy, list[tuple[str, Bucket]]]] = {}
+        self._batches: dict[tuple[str, str | None], tuple[PublishedPolicy, list[tuple[str, Bucket]]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, policy: PublishedPolicy, unit: str, cell: Bucket, key: str | None = None) -> None:
-        """Take in one exposure, decided for the caller with a key."""
-        place = (policy.study, key)
-        found = self._waiting.get(place)
-        if found is None or found[0] is not policy:
-            if found is not None:
+    def add(self, policy: PublishedPolicy, unit: str, bucket: Bucket, key: str | None = None) -> None:
+        """Add an exposure of a decision for the caller with a key."""
+        batch_key = (policy.study, key)
+        batch = self._batches.get(batch_key)
+        if batch is None or batch[0] is not policy:
+            if batch is not None:
                 self.flush()
-            found = self._waiting[place] = (policy, [])
-        found[1].append((unit, cell))
-        if len(found[1]) >= MANY:
+            batch = self._batches[batch_key] = (policy, [])
+        batch[1].append((unit, bucket))
+        if len(batch[1]) >= MAX_BUFFERED_EXPOSURES:
             self.flush()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PAUSE, self.flush)
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Hand on what was gathered, in order; whatever is taken in afterwards is written after it."""
+        """Pass the buffered exposures to the store, in order."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, {}
-        for (study, key), (policy, drawn) in waiting.items():
+        batches, self._batches = self._batches, {}
+        for (study, key), (policy, drawn) in batches.items():
             self._service.expose_all(study, policy, drawn, key=key)

@@ -55,7 +55,7 @@ class FastAssign:
             return None
         started = perf_counter()
         try:
-            key = self._context.guard.admit(headers, self._route.scopes)
+            key = self._context.authenticator.admit(headers, self._route.scopes)
             decision = self._decide(name, key, body)
         except Exception:  # the endpoint raises it again, and responds or logs it
             return None
@@ -66,7 +66,7 @@ class FastAssign:
             self._head_second = second
             self._head = _head(second)
         response = b"%b%d\r\n\r\n%b" % (self._head, len(decision), decision)
-        self._context.meters.count_request(self._route.method, self._route.path, 200, perf_counter() - started)
+        self._context.metrics.count_request(self._route.method, self._route.path, 200, perf_counter() - started)
         return response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,31 +81,31 @@ class FastAssign:
         if context.store.queued_events > MAX_WAITING_EVENTS:
             await asyncio.sleep(SLOW_DOWN_SECONDS)
         message: MutableMapping[str, Any] | None = None
-        context.working += 1
+        context.active_requests += 1
         try:
-            key = context.guard.admit(headers, self._route.scopes)
+            key = context.authenticator.admit(headers, self._route.scopes)
             message = await receive()
             decision = None if message["more_body"] else self._decide(name, key, message["body"])
         except Exception:  # the endpoint raises it again, and responds or logs it
             decision = None
         finally:
-            context.working -= 1
+            context.active_requests -= 1
         if decision is None:
             await self._endpoint(scope, receive if message is None else _replay(message, receive), send)
             return
         response_headers = (*JSON, (b"content-length", b"%d" % len(decision)))
         await send({"type": "http.response.start", "status": 200, "headers": response_headers})
         await send({"type": "http.response.body", "body": decision})
-        context.meters.count_request(self._route.method, self._route.path, 200, perf_counter() - started)
+        context.metrics.count_request(self._route.method, self._route.path, 200, perf_counter() - started)
 
     def _is_plain(self, name: str, headers: RequestHeaders) -> bool:
         """Return whether a request is for a known study, and has a short body of plain JSON."""
         return (
-            name in self._context.known
+            name in self._context.known_studies
             and 0 < len(headers.get(b"content-length", b"")) <= MAX_BODY_DIGITS
             and headers.get(b"content-type", b"application/json") == b"application/json"
             and b"content-encoding" not in headers
-            and self._context.working < self._max_concurrent
+            and self._context.active_requests < self._max_concurrent
         )
 
     def _decide(self, name: str, key: KeyRow | None, body: bytes) -> bytes | None:

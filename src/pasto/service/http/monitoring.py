@@ -34,7 +34,7 @@ async def check_liveness(call: HttpRequest) -> HttpResponse:
 async def check_readiness(call: HttpRequest) -> HttpResponse:
     """Respond with 200 if the store takes writes and rounds are closed, else with 503 and the problems."""
     call.query()
-    problems = list(await call.context.health.problems())
+    problems = list(await call.context.store_health.problems())
     if call.context.scheduler is not None and not call.context.scheduler.alive:
         problems.append("rounds are not closed, because the scheduler has stopped; restart the service")
     if problems:
@@ -54,7 +54,7 @@ async def _source_warnings(call: HttpRequest) -> list[str]:
     if not failing:
         return []
     try:
-        context.guard.admit(call.headers, ("read",))
+        context.authenticator.admit(call.headers, ("read",))
     except ApiError:
         return [f"the sources of {len(failing)} studies cannot be read; send a key with the scope read to see which"]
     return [f"study {name!r} since round {problem['round']}: {problem['message']}" for name, problem in failing.items()]
@@ -63,7 +63,7 @@ async def _source_warnings(call: HttpRequest) -> list[str]:
 async def get_metrics(call: HttpRequest) -> HttpResponse:
     """Return all metrics in the text format of Prometheus."""
     call.query()
-    text = await asyncio.to_thread(call.context.meters.text)
+    text = await asyncio.to_thread(call.context.metrics.text)
     return HttpResponse(200, text, ((b"content-type", CONTENT_TYPE_LATEST.encode()),))
 
 
@@ -77,14 +77,14 @@ async def get_openapi(call: HttpRequest) -> HttpResponse:
 
 def collect_gauges(context: Context) -> Iterator[Gauge]:
     """Yield all gauges when Prometheus scrapes."""
-    yield "pasto_requests_in_progress", "Requests being answered now.", context.working, None
-    waiting = context.threads["questions"].waiting
+    yield "pasto_requests_in_progress", "Requests being answered now.", context.active_requests, None
+    waiting = context.pools["questions"].waiting
     yield "pasto_questions_waiting", "Slow questions that wait for a thread.", waiting, None
-    yield "pasto_policy_waiters", "Callers that wait for a policy to change.", context.waiting.number, None
+    yield "pasto_policy_waiters", "Callers that wait for a policy to change.", context.long_poll.number, None
     if context.scheduler is not None:
         yield "pasto_scheduler_up", "1 if the scheduler runs.", float(context.scheduler.alive), None
     yield "pasto_store_waiting", "Events waiting to be written.", context.store.queued_events, None
-    for collect in context.looks:
+    for collect in context.gauge_sources:
         yield from collect()
     now = time.time()
     try:

@@ -49,7 +49,7 @@ async def evaluate_flag(call: HttpRequest) -> HttpResponse:
         return _error_response(404 if error.code == "FLAG_NOT_FOUND" else 400, error.code, error.details, key)
     if call.settings.ofrep_exposures != "none":
         call.context.exposures.add(policy, unit, bucket, call.key_prefix)
-    call.context.meters.count_decisions(name, "ofrep")
+    call.context.metrics.count_decisions(name, "ofrep")
     return HttpResponse(200, flags[bucket.arm, bucket.candidate])
 
 
@@ -76,7 +76,7 @@ async def evaluate_flags(call: HttpRequest) -> HttpResponse:
         for flags in _flag_bodies(call, policy).values()
     ]
     for policy in policies:
-        call.context.meters.count_decisions(policy.study, "ofrep")
+        call.context.metrics.count_decisions(policy.study, "ofrep")
     return HttpResponse(200, b'{"flags":[' + b",".join(flags) + b"]}", (*JSON, (b"etag", etag.encode())))
 
 
@@ -107,7 +107,7 @@ async def _read_unit(call: HttpRequest) -> str:
         return REQUEST.decode(body) if body else None
 
     try:
-        flag_request = await call.reading(body, read)
+        flag_request = await call.decode(body, read)
     except msgspec.ValidationError as error:
         raise FlagContextError("INVALID_CONTEXT", f"the evaluation context cannot be read: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -27,7 +27,7 @@ async def get_policy(call: HttpRequest) -> HttpResponse:
     """Return the served policy, or 304 if the caller has it; with `wait`, wait for the next one."""
     name = call.path("name")
     wait = _wait_seconds(call)
-    board, hub = call.service.board, call.context.waiting
+    board, hub = call.service.board, call.context.long_poll
     etag = call.header(b"if-none-match")
     current = await call.policy(name)
     extra_headers: Headers = ()
@@ -82,7 +82,7 @@ async def assign(call: HttpRequest) -> HttpResponse:
         return [b'{"unit":%b,%b}' % (encode(unit), parts[bucket.arm, bucket.candidate]) for unit, bucket in drawn]
 
     assignments = await call.run(work) if len(units) > MAX_INLINE_UNITS else work()
-    call.context.meters.count_decisions(name, "assign", len(units))
+    call.context.metrics.count_decisions(name, "assign", len(units))
     return HttpResponse(200, head.replace(b'"unit":', b'"assignments":[') + b",".join(assignments) + b"]}")
 
 
@@ -90,7 +90,7 @@ def decide_unit(context: Context, name: str, current: PublishedPolicy, unit: str
     """Decide for one unit, log its exposure for the caller's key, and return the response body."""
     bucket = current.draw(unit)
     context.exposures.add(current, unit, bucket, key)
-    context.meters.count_decisions(name, "assign")
+    context.metrics.count_decisions(name, "assign")
     head, parts = _response_parts(current)
     return b"%b%b,%b}" % (head, encode(unit), parts[bucket.arm, bucket.candidate])
 

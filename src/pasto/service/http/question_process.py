@@ -23,7 +23,7 @@ from threading import Lock, Thread
 from typing import Literal
 
 from pasto.service.archive import Archive
-from pasto.service.http.responses import AnsweredError, ApiError, HttpResponse, explained, retry
+from pasto.service.http.responses import AnsweredError, ApiError, HttpResponse, error_response, retry
 from pasto.service.http.worker_pools import PoolFullError
 from pasto.service.service import Service
 from pasto.service.settings import Settings
@@ -54,7 +54,7 @@ class QuestionFailedError(Exception):
 class QuestionProcess:
     """The process that computes a service's slow answers: started by the first question, and again if it dies.
 
-    `compute` may be called by as many threads at once as the setting `question_threads` says.
+    `compute` may be called by as many threads at once as the setting `question_threads` allows.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -92,7 +92,7 @@ class QuestionProcess:
             return content
         raise ApiError(
             503,
-            "too_busy",
+            "overloaded",
             "the process that computes answers ended before this one was ready; ask again later",
             headers=retry(self._settings.retry_after),
         )
@@ -209,7 +209,7 @@ def _reply(pickled: bytes, service: _LazyService) -> _Reply:
         question: Question = pickle.loads(pickled)  # noqa: S301 -- from the service that started this process
         return "answer", question(service.open())
     except Exception as error:
-        known = explained(error, service.settings.retry_after)
+        known = error_response(error, service.settings.retry_after)
         return ("failed", traceback.format_exc()) if known is None else ("refused", known)
 
 

@@ -37,7 +37,7 @@ class Questions:
         self._max_cached_bytes = max_cached_bytes
 
     def is_pending(self, key: Key) -> bool:
-        """Whether the answer is being computed, or waits for a thread."""
+        """Return whether the answer is being computed, or waits for a thread."""
         return key in self._computations
 
     def pending(self, kind: str) -> int:

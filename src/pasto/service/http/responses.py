@@ -1,4 +1,4 @@
-"""What goes back to a caller: an answer, or an error in the one form that all of them have."""
+"""Responses and errors of the API. All errors have the same JSON form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class HttpResponse(NamedTuple):
-    """A response, whole."""
+    """Complete response."""
 
     status: int
     body: bytes = b""
@@ -42,7 +42,7 @@ class HttpResponse(NamedTuple):
 
 
 def json_response(value: Any, status: int = 200, headers: Headers = ()) -> HttpResponse:
-    """A JSON answer.
+    """Return a JSON response.
 
     >>> json_response({"studies": []}).body
     b'{"studies":[]}'
@@ -51,7 +51,7 @@ def json_response(value: Any, status: int = 200, headers: Headers = ()) -> HttpR
 
 
 class ApiError(Exception):
-    """A request that is refused here, before the library sees it."""
+    """Error of a request, with its HTTP status and code."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ApiError(Exception):
         self.field = field
         self.headers = headers
         self.rest = rest
-        """Whether some of the body was not read: the connection is then closed behind the answer."""
+        """Whether part of the body was not read; the connection is then closed after the response."""
 
 
 class AnsweredError(Exception):
@@ -90,17 +90,17 @@ def problem_response(
     problems: Mapping[str, str] | None = None,
     headers: Headers = (),
 ) -> HttpResponse:
-    """An error in the form that all errors have.
+    """Return an error response.
 
     >>> problem_response(404, "unknown_study", "there is no study feed").body
     b'{"error":{"code":"unknown_study","message":"there is no study feed"}}'
     """
-    told: dict[str, Any] = {"code": code, "message": message}
+    problem: dict[str, Any] = {"code": code, "message": message}
     if field:
-        told["field"] = field
+        problem["field"] = field
     if problems:
-        told["problems"] = dict(problems)
-    return json_response({"error": told}, status, headers)
+        problem["problems"] = dict(problems)
+    return json_response({"error": problem}, status, headers)
 
 
 STATUSES: Mapping[type[PastoError], tuple[int, str]] = {
@@ -118,11 +118,11 @@ STATUSES: Mapping[type[PastoError], tuple[int, str]] = {
     StoreError: (503, "store_unavailable"),
     MissingExtraError: (501, "missing_dependency"),
 }
-"""The library's errors as answers; a class not named here answers as its nearest parent that is."""
+"""Status and code of the library's errors; other classes use those of their nearest listed parent."""
 
 
-def explained(error: Exception, retry_after: int) -> HttpResponse | None:
-    """The answer to an error that was raised on purpose; None for one that nobody foresaw."""
+def error_response(error: Exception, retry_after: int) -> HttpResponse | None:
+    """Return the response to an expected error; None for an unexpected one."""
     if isinstance(error, AnsweredError):
         return error.response
     if isinstance(error, ApiError):
@@ -131,7 +131,7 @@ def explained(error: Exception, retry_after: int) -> HttpResponse | None:
         return problem_response(
             507,
             "storage_full",
-            "the disk that the store is on is full; nothing was kept, send it again later",
+            "the disk of the store is full and nothing was stored; send the request again later",
             headers=retry(retry_after),
         )
     for kind in type(error).__mro__:
@@ -148,14 +148,14 @@ def explained(error: Exception, retry_after: int) -> HttpResponse | None:
 
 
 def retry(seconds: int) -> Headers:
-    """The header that asks a caller to come back."""
+    """Return the header Retry-After."""
     return ((b"retry-after", str(seconds).encode()),)
 
 
-def placed(error: msgspec.ValidationError) -> tuple[str, str | None]:
-    """What msgspec says is wrong, and the field it says it of.
+def split_validation_error(error: msgspec.ValidationError) -> tuple[str, str | None]:
+    """Return the message of a validation error of msgspec, and its field.
 
-    >>> placed(msgspec.ValidationError("Expected `str`, got `int` - at `$.unit`"))
+    >>> split_validation_error(msgspec.ValidationError("Expected `str`, got `int` - at `$.unit`"))
     ('expected `str`, got `int`', 'unit')
     """
     message, _, path = str(error).partition(" - at ")

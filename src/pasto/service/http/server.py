@@ -39,15 +39,15 @@ from pasto.store import open_store
 
 log = logging.getLogger("pasto.server")
 
-ANSWER_BEFORE_END = 0.8
-"""The part of `shutdown_timeout` that questions under way are given; the rest is for their callers to be answered."""
+QUESTION_SHUTDOWN_SHARE = 0.8
+"""Share of `shutdown_timeout` for questions in progress; the rest is for sending their answers."""
 
 ADDRESS = "service.json"
-"""The file in an embedded store's directory that says where its service listens."""
+"""File in an embedded store's directory with the address of its service."""
 
 
 class UvicornServer(uvicorn.Server):
-    """uvicorn's server, ended by a signal without dying of it."""
+    """Uvicorn server that stops on a signal without raising it again."""
 
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
         super().__init__(config)
@@ -56,10 +56,10 @@ class UvicornServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take the signals that end a service, and give them back; they are not raised again afterwards."""
+        """Handle SIGINT and SIGTERM, and restore their handlers at the end."""
         try:
             before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # in another thread, whoever started it ends it
+        except ValueError:  # not in the main thread: `stop` ends it
             before = {}
         try:
             yield
@@ -68,26 +68,26 @@ class UvicornServer(uvicorn.Server):
                 signal.signal(each, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin, and say so: from here on a signal ends it in order."""
+        """Start, then call `beginning`; from then on a signal stops the server cleanly."""
         await super().startup(sockets)
         self.beginning()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Send away those who wait, then those who are being served."""
+        """Answer the waiting callers, then finish the other requests."""
         self._ending()
         await super().shutdown(sockets)
 
 
 class ServiceProcess:
-    """A service over one store, from its first request to its last.
+    """Service with its store, server and background threads.
 
-    `serve` returns when a signal or `stop` ended it: nobody new was let in, whoever was being served was answered,
-    the store wrote what was waiting, and the scheduler stopped. `pages` makes further routes for the service.
+    `serve` returns after a signal or `stop`: no new requests were accepted, all others were answered, the store wrote
+    its queue, and the scheduler stopped. `pages` returns further routes for the service.
     """
 
     def __init__(self, settings: Settings, pages: Callable[[Service], Sequence[Route]] | None = None) -> None:
         self.settings = settings
-        self._socket = _bind(settings.host, settings.port)  # first: a port in use must leave no new store behind
+        self._socket = _bind(settings.host, settings.port)  # first, so that a port in use does not create a store
         try:
             store = open_store(settings.store)
         except BaseException:
@@ -102,7 +102,7 @@ class ServiceProcess:
             notify = (lambda message: None) if self._webhook is None else self._webhook.send
             self.service = Service(store, notify=notify, archive=archive)
             if settings.archive_after or settings.archive_keep:
-                self.service.keeping  # noqa: B018 -- told at the start where it cannot be done
+                self.service.keeping  # noqa: B018 -- raises at the start if archiving is not possible
             self.scheduler = Scheduler(self.service, settings.poll)
             further = () if pages is None else pages(self.service)
             self.application = Application(
@@ -113,29 +113,29 @@ class ServiceProcess:
                 question_process=_question_process(settings),
             )
             self.connections = OpenConnections(settings)
-            self.application.context.looks.append(self.connections.look)
+            self.application.context.gauge_sources.append(self.connections.gauges)
             self.upkeep = RetentionWorker(self.service, settings)
-            self.application.context.looks.append(self.upkeep.read_metrics)
+            self.application.context.gauge_sources.append(self.upkeep.read_metrics)
             self._topics = TopicConsumer.from_settings(self.service, settings)
             if self._topics is not None:
-                self.application.context.looks.append(self._topics.read_metrics)
+                self.application.context.gauge_sources.append(self._topics.read_metrics)
             _listen(self._socket, settings)
         except BaseException:
             self._socket.close()
             store.close()
             raise
         self._server = UvicornServer(_config(self.application, settings, self.connections), self._send_away)
-        self._said = _say(settings.store, self.url)
+        self._address_file = _write_address(settings.store, self.url)
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Address of the service."""
         host, port = self._socket.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
     def started(self) -> bool:
-        """Whether it answers."""
+        """State of the server: true once it answers."""
         return self._server.started
 
     def serve(self, beginning: Callable[[], None] = lambda: None) -> None:
@@ -143,7 +143,7 @@ class ServiceProcess:
         self._server.beginning = beginning
         budget = claim_descriptors(self.settings)
         self.connections.capacity = budget.connections
-        self.application.context.waiting.limit = budget.waiters
+        self.application.context.long_poll.limit = budget.waiters
         self.service.board.refresh()
         if self._webhook is not None:
             self._webhook.start()
@@ -158,9 +158,9 @@ class ServiceProcess:
             log.info("ended")
 
     def close(self) -> None:
-        """Let go of everything; `serve` does so by itself."""
-        if self._said is not None:
-            self._said.unlink(missing_ok=True)
+        """Stop the threads and close the store; `serve` calls it at its end."""
+        if self._address_file is not None:
+            self._address_file.unlink(missing_ok=True)
         if self._topics is not None:
             self._topics.stop(self.settings.shutdown_timeout)
         self.scheduler.stop()
@@ -170,21 +170,21 @@ class ServiceProcess:
         if (process := self.application.context.question_process) is not None:
             process.close()  # before the store: its last connection tidies up its files
         self.service.shutdown()
-        self.application.context.threads.shutdown()
+        self.application.context.pools.shutdown()
         self._socket.close()
 
     @property
     def is_busy(self) -> bool:
-        """Whether threads still work for requests that were given up."""
-        return self.application.context.threads.is_busy
+        """True while threads still work for requests that timed out."""
+        return self.application.context.pools.is_busy
 
     def _send_away(self) -> None:
         """Answer those who wait for a policy or for a thread now, and those who wait for a long answer in time."""
         context = self.application.context
-        context.waiting.end()
-        context.threads["questions"].close()
+        context.long_poll.end()
+        context.pools["questions"].close()
         asyncio.get_running_loop().call_later(
-            ANSWER_BEFORE_END * self.settings.shutdown_timeout, context.questions.close
+            QUESTION_SHUTDOWN_SHARE * self.settings.shutdown_timeout, context.questions.close
         )
 
     def stop(self) -> None:
@@ -248,22 +248,22 @@ def _address_error(host: str, port: int, error: OSError) -> OptionError:
     )
 
 
-def _say(store: str, url: str) -> Path | None:
-    """Leave the address in an embedded store's directory, for the commands that find it taken."""
+def _write_address(store: str, url: str) -> Path | None:
+    """Write the address into an embedded store's directory, for commands that find the store in use."""
     directory = Path(store)
     if store == "memory:" or "://" in store or not directory.is_dir():
         return None
-    said = directory / ADDRESS
-    said.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
-    return said
+    file = directory / ADDRESS
+    file.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
+    return file
 
 
-KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
-"""What every record has; anything else was added by whoever logged."""
+RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+"""Fields of every log record; others were added by the caller."""
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and whatever was added.
+    """Formatter of one JSON object per line: time, level, logger, message and added fields.
 
     >>> record = logging.makeLogRecord({"name": "pasto", "levelname": "INFO", "msg": "sent pasto_0123_secret"})
     >>> JsonFormatter().format(record)
@@ -271,13 +271,13 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **{name: value for name, value in vars(record).items() if name not in KNOWN and value is not None},
+            **{name: value for name, value in vars(record).items() if name not in RECORD_FIELDS and value is not None},
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -285,11 +285,13 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """The same for people: a line each, with whatever would break it escaped."""
+    """Formatter of plain text lines, with control characters escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        added = [f"{name}={value}" for name, value in vars(record).items() if name not in KNOWN and value is not None]
+        """Return the line."""
+        added = [
+            f"{name}={value}" for name, value in vars(record).items() if name not in RECORD_FIELDS and value is not None
+        ]
         moment = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
         line = " ".join([moment, record.levelname.lower(), record.getMessage(), *added])
         line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)

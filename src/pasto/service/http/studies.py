@@ -1,4 +1,4 @@
-"""Studies over HTTP: create, look, change, close rounds, report."""
+"""Study routes: create, list, change and delete studies; rounds, reports, what-if and replay."""
 
 from __future__ import annotations
 
@@ -16,197 +16,199 @@ from pasto.service.http.schemas import EmptyBody, RoundClose, RoundResolution, S
 from pasto.service.service import Service
 from pasto.service.study_file import read_document
 
-KINDS: dict[str, Literal["json", "yaml", "toml"]] = {
+STUDY_FILE_FORMATS: dict[str, Literal["json", "yaml", "toml"]] = {
     "application/json": "json",
     "application/yaml": "yaml",
     "application/x-yaml": "yaml",
     "text/yaml": "yaml",
     "application/toml": "toml",
 }
-"""The forms of a study file, by their media type."""
-LARGEST = 2**53
+"""Formats of a study file by media type."""
+MAX_SEED = 2**53
 MAX_REASON_CHARACTERS = 1000
 _SAFE = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
 )
-FORMS: dict[str, Headers] = {
+REPORT_HEADERS: dict[str, Headers] = {
     "json": (),
     "text": ((b"content-type", b"text/plain; charset=utf-8"), *_SAFE),
     "html": ((b"content-type", b"text/html; charset=utf-8"), *_SAFE),
 }
-"""The forms of a report, with the headers they are sent with."""
+"""Headers of a report by its format."""
 CHANGE = msgspec.json.Decoder(StudyChange)
 WHAT_IF = msgspec.json.Decoder(WhatIfQuestion)
 CLOSE = msgspec.json.Decoder(RoundClose)
 RESOLVE = msgspec.json.Decoder(RoundResolution)
 EMPTY_BODY = msgspec.json.Decoder(EmptyBody)
-REPLAY_PATIENCE = 3600.0
-"""Seconds: a replay goes through every round there was."""
+REPLAY_TIMEOUT_SECONDS = 3600.0
+"""Seconds that a replay may take, because it recomputes all rounds."""
 
 
-async def create(call: HttpRequest) -> HttpResponse:
-    """Take in a study file."""
-    asked = call.query("seed", "reason")
-    seed = call.number(asked, "seed", 0, 0, LARGEST) if "seed" in asked else None
-    read = await _study_file(call)
-    reason = _reason(asked)
+async def create_study(call: HttpRequest) -> HttpResponse:
+    """Create a study from a study file."""
+    query = call.query("seed", "reason")
+    seed = call.number(query, "seed", 0, 0, MAX_SEED) if "seed" in query else None
+    read = await _read_study_file(call)
+    reason = _reason(query)
     return json_response(
         await call.run(lambda: call.service.create(read(), who=call.who, reason=reason, seed=seed)), 201
     )
 
 
-async def edit(call: HttpRequest) -> HttpResponse:
-    """Put another study file in the place of a draft's."""
+async def edit_study(call: HttpRequest) -> HttpResponse:
+    """Replace the study file of a draft."""
     name, reason = call.path("name"), _reason(call.query("reason"))
-    read = await _study_file(call)
+    read = await _read_study_file(call)
     return json_response(await call.run(lambda: call.service.edit(name, read(), who=call.who, reason=reason)))
 
 
-async def delete(call: HttpRequest) -> HttpResponse:
+async def delete_study(call: HttpRequest) -> HttpResponse:
     """Delete a draft."""
     name, reason = call.path("name"), _reason(call.query("reason"))
     return json_response(await call.run(lambda: call.service.delete(name, who=call.who, reason=reason)))
 
 
-async def check(call: HttpRequest) -> HttpResponse:
-    """Check a study file, and create nothing."""
+async def check_study_file(call: HttpRequest) -> HttpResponse:
+    """Check a study file without creating a study."""
     call.query()
-    read = await _study_file(call)
+    read = await _read_study_file(call)
     return json_response(await call.run(lambda: call.service.check(read())))
 
 
-async def studies(call: HttpRequest) -> HttpResponse:
-    """Every study in a few words."""
+async def list_studies(call: HttpRequest) -> HttpResponse:
+    """List all studies."""
     call.query()
     return json_response({"studies": await call.run(call.service.studies)})
 
 
-async def show(call: HttpRequest) -> HttpResponse:
-    """One study as it stands."""
+async def show_study(call: HttpRequest) -> HttpResponse:
+    """Return a study."""
     call.query()
     name = call.path("name")
     return json_response(await call.run(lambda: call.service.show(name)))
 
 
-async def change(call: HttpRequest) -> HttpResponse:
-    """One step in a study's life."""
+async def change_study(call: HttpRequest) -> HttpResponse:
+    """Start, pause, resume, confirm, deploy or archive a study."""
     name = call.path("name")
-    asked = await call.json(CHANGE)
+    body = await call.json(CHANGE)
     given = {
-        "without_confirmation": asked.without_confirmation,
-        "shares": asked.shares,
-        "hold": asked.hold,
-        "days": asked.days,
-        "until": asked.until,
+        "without_confirmation": body.without_confirmation,
+        "shares": body.shares,
+        "hold": body.hold,
+        "days": body.days,
+        "until": body.until,
     }
     options = {option: value for option, value in given.items() if value is not msgspec.UNSET}
     return json_response(
-        await call.run(lambda: call.service.change(name, asked.action, who=call.who, reason=asked.reason, **options))
+        await call.run(lambda: call.service.change(name, body.action, who=call.who, reason=body.reason, **options))
     )
 
 
-async def close(call: HttpRequest) -> HttpResponse:
-    """End the open round now."""
+async def close_round(call: HttpRequest) -> HttpResponse:
+    """Close the open round."""
     name = call.path("name")
-    asked = await call.json(CLOSE, empty=b"{}")
-    return json_response(await call.run(lambda: call.service.close_round(name, who=call.who, reason=asked.reason)))
+    body = await call.json(CLOSE, empty=b"{}")
+    return json_response(await call.run(lambda: call.service.close_round(name, who=call.who, reason=body.reason)))
 
 
-async def resolve(call: HttpRequest) -> HttpResponse:
+async def resolve_round(call: HttpRequest) -> HttpResponse:
     """Decide about a round that is held back."""
     name = call.path("name")
-    asked = await call.json(RESOLVE)
+    body = await call.json(RESOLVE)
 
     def work() -> dict[str, Any]:
-        return call.service.resolve_round(name, asked.round, asked.resolution, who=call.who, reason=asked.reason)
+        return call.service.resolve_round(name, body.round, body.resolution, who=call.who, reason=body.reason)
 
     return json_response(await call.run(work))
 
 
-async def rounds(call: HttpRequest) -> HttpResponse:
-    """Closed rounds in order."""
+async def list_rounds(call: HttpRequest) -> HttpResponse:
+    """List closed rounds, oldest first."""
     name, (after, limit) = call.path("name"), call.page()
     return json_response({"rounds": await call.run(lambda: call.service.rounds(name, after, limit))})
 
 
-async def audit(call: HttpRequest) -> HttpResponse:
-    """Who did what, and why."""
+async def read_audit_log(call: HttpRequest) -> HttpResponse:
+    """Return entries of the audit log, oldest first."""
     name, (after, limit) = call.path("name"), call.page()
     return json_response({"audit": await call.run(lambda: call.service.audit(name, after, limit))})
 
 
-async def report(call: HttpRequest) -> HttpResponse:
-    """What a study has shown, as JSON, as text or as a page."""
+async def get_report(call: HttpRequest) -> HttpResponse:
+    """Return the report of a study as JSON, text or HTML."""
     form = call.query("format").get("format", "json")
-    if form not in FORMS:
+    if form not in REPORT_HEADERS:
         raise ApiError(
-            400, "bad_request", f"a report's format is {', '.join(FORMS)}, got {form[:60]!r}", field="format"
+            400, "bad_request", f"format must be {', '.join(REPORT_HEADERS)}, got {form[:60]!r}", field="format"
         )
     return await ask_report(call, call.path("name"), form)
 
 
 async def ask_report(call: HttpRequest, name: str, form: str) -> HttpResponse:
     """Return a report; equal ones share one computation."""
-    duplicates = call.context.meters.duplicates(name)
+    duplicates = call.context.metrics.duplicates(name)
     return await call.ask("report", name, partial(answer_report, name=name, form=form, duplicates=duplicates), form)
 
 
 def answer_report(service: Service, name: str, form: str, duplicates: int) -> HttpResponse:
-    """Compute a report in one of the FORMS."""
-    found = service.report(name)
-    if found.quality is not None:
-        found = replace(found, quality=replace(found.quality, duplicates=duplicates))
+    """Compute a report in one of the formats of REPORT_HEADERS."""
+    report = service.report(name)
+    if report.quality is not None:
+        report = replace(report, quality=replace(report.quality, duplicates=duplicates))
     if form == "json":
-        return json_response(found)
+        return json_response(report)
     from pasto.report.html import render_html
     from pasto.report.text import render_text
 
-    text = render_text(found) if form == "text" else render_html(found)
-    return HttpResponse(200, text.encode(), FORMS[form])
+    text = render_text(report) if form == "text" else render_html(report)
+    return HttpResponse(200, text.encode(), REPORT_HEADERS[form])
 
 
 async def what_if(call: HttpRequest) -> HttpResponse:
-    """Another question, answered from what was learned."""
+    """Return the best blend for another objective, guardrail or set of candidates."""
     name = call.path("name")
-    asked = await call.json(WHAT_IF)
-    question = msgspec.structs.asdict(asked)
+    body = await call.json(WHAT_IF)
+    question = msgspec.structs.asdict(body)
     parts = tuple((part, tuple(texts)) for part, texts in question.items())
     return await call.ask("what-if", name, partial(answer_what_if, name=name, question=question), parts, cache=True)
 
 
 def answer_what_if(service: Service, name: str, question: Mapping[str, Any]) -> HttpResponse:
-    """Compute the answer to another question."""
+    """Compute the best blend for a what-if question."""
     return json_response(service.what_if(name, **question))
 
 
-async def replay(call: HttpRequest) -> HttpResponse:
-    """Compute every policy again from the log, and compare."""
+async def replay_study(call: HttpRequest) -> HttpResponse:
+    """Recompute all policies from the event log and compare them."""
     name = call.path("name")
     await call.json(EMPTY_BODY, empty=b"{}")
-    return await replayed(call, name)
+    return await ask_replay(call, name)
 
 
-async def replayed(call: HttpRequest, name: str) -> HttpResponse:
+async def ask_replay(call: HttpRequest, name: str) -> HttpResponse:
     """Replay a study; equal replays share one computation, and some question threads are left to others."""
     limit = max(1, call.settings.question_threads // 2)
-    return await call.ask("replay", name, partial(answer_replay, name=name), patience=REPLAY_PATIENCE, limit=limit)
+    return await call.ask(
+        "replay", name, partial(answer_replay, name=name), timeout=REPLAY_TIMEOUT_SECONDS, limit=limit
+    )
 
 
 def answer_replay(service: Service, name: str) -> HttpResponse:
-    """Compute every policy again, and compare."""
+    """Recompute all policies and compare them."""
     return json_response(service.replay(name))
 
 
-async def _study_file(call: HttpRequest) -> Callable[[], dict[str, Any]]:
-    """Read the body as a study file; returns what decodes it, which is slow enough for a thread."""
-    sent = parse_content_type(call.headers)
-    kind = KINDS.get(sent)
-    if kind is None:
+async def _read_study_file(call: HttpRequest) -> Callable[[], dict[str, Any]]:
+    """Read the body as a study file; return a function that decodes it, to be run in a thread."""
+    media_type = parse_content_type(call.headers)
+    file_format = STUDY_FILE_FORMATS.get(media_type)
+    if file_format is None:
         raise ApiError(
             415,
             "unsupported_type",
-            f"a study file is {', '.join(KINDS)}; got {sent[:60]!r}",
+            f"a study file must be {', '.join(STUDY_FILE_FORMATS)}, got {media_type[:60]!r}",
             field="content-type",
             rest=True,
         )
@@ -214,18 +216,25 @@ async def _study_file(call: HttpRequest) -> Callable[[], dict[str, Any]]:
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        raise ApiError(400, "bad_request", f"a study file is UTF-8: {error.reason} at byte {error.start}") from None
+        raise ApiError(
+            400, "bad_request", f"a study file must be UTF-8, got {error.reason} at byte {error.start}"
+        ) from None
 
     def read() -> dict[str, Any]:
-        if kind == "json":
+        if file_format == "json":
             check_depth(body, call.settings.depth_limit)
-        return read_document(text, kind)
+        return read_document(text, file_format)
 
     return read
 
 
-def _reason(asked: Mapping[str, str]) -> str:
-    reason = asked.get("reason", "")
+def _reason(query: Mapping[str, str]) -> str:
+    reason = query.get("reason", "")
     if len(reason) > MAX_REASON_CHARACTERS:
-        raise ApiError(400, "bad_request", f"a reason has at most {MAX_REASON_CHARACTERS} characters", field="reason")
+        raise ApiError(
+            400,
+            "bad_request",
+            f"a reason may have {MAX_REASON_CHARACTERS} characters, got {len(reason)}",
+            field="reason",
+        )
     return reason

@@ -45,7 +45,7 @@ class WorkerPool:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any work is under way or waits."""
+        """True while work is in progress or waits."""
         return self._pending > 0
 
     def submit(self, work: Callable[[], Result]) -> Future[Result]:
@@ -95,7 +95,7 @@ class WorkerPools:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any work is under way or waits."""
+        """True while work is in progress or waits."""
         return any(pool.is_busy for pool in self._pools.values())
 
     def shutdown(self) -> None:
