@@ -18,29 +18,9 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").r
 
 NOT_YET = (
     "src/pasto/__main__.py",
-    "src/pasto/cli/output.py",
-    "src/pasto/dashboard/chart_data.py",
-    "src/pasto/dashboard/renderer.py",
-    "src/pasto/formatting.py",
     "src/pasto/metrics/",
-    "src/pasto/report/",
     "src/pasto/sdk.py",
     "src/pasto/service/__init__.py",
-    "src/pasto/service/api_keys.py",
-    "src/pasto/service/archive.py",
-    "src/pasto/service/audit_log.py",
-    "src/pasto/service/event_decoder.py",
-    "src/pasto/service/event_validator.py",
-    "src/pasto/service/ingest.py",
-    "src/pasto/service/kafka.py",
-    "src/pasto/service/rejections.py",
-    "src/pasto/service/reports/",
-    "src/pasto/service/retention.py",
-    "src/pasto/service/retention_worker.py",
-    "src/pasto/service/source_check.py",
-    "src/pasto/service/source_health.py",
-    "src/pasto/service/team_sources.py",
-    "clients/python/",
 )
 """Prefixes of paths that still have to be reworded."""
 
@@ -54,6 +34,8 @@ QUESTION = re.compile(r"(?:What|How|Whether|Where|Who|When|Which|Why)\b")
 ARTICLE = re.compile(r"(?:The|A|An|This|That|Its|Whose)\b")
 NAMES = frozenset({"told", "said", "believed", "anew", "kept", "shown", "seen", "whole", "stands", "deeds"})
 """Identifiers that say nothing about what they hold."""
+STORED_NAMES = frozenset({("src/pasto/report/records.py", "seen"), ("src/pasto/report/sections.py", "seen")})
+"""Names of fields in stored JSON, by file: stores of earlier versions have them."""
 NOT_A_NOUN = re.compile(r"(?:ed|ing|able|ful|ous|est|ous)$")
 NOUNS = frozenset(
     {
@@ -138,7 +120,8 @@ def name_problems(path: Path) -> list[str]:
     source = path.read_text(encoding="utf-8")
     found = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.NAME and token.string in NAMES:
+        is_stored = (path.relative_to(ROOT).as_posix(), token.string) in STORED_NAMES
+        if token.type == tokenize.NAME and token.string in NAMES and not is_stored:
             found.append(f"{path.relative_to(ROOT)}:{token.start[0]}: a name that says nothing: {token.string!r}")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef):

@@ -115,12 +115,12 @@ def format_time_span(seconds: float | None) -> str:
     """
     if seconds is None:
         return UNKNOWN
-    whole = max(0, round(seconds))
+    rounded = max(0, round(seconds))
     for name, size, part_name, part_size in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // part_size
-            return f"{whole // size} {name}" + (f" {rest} {part_name}" if rest else "")
-    return f"{whole} s"
+        if rounded >= size:
+            rest = rounded % size // part_size
+            return f"{rounded // size} {name}" + (f" {rest} {part_name}" if rest else "")
+    return f"{rounded} s"
 
 
 def format_time(seconds: float | None) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pasto.dashboard.chart_data import (
-    NAMED,
+    MAX_LEADERS,
     POINTS,
     PolicySample,
     RoundSamples,
@@ -73,7 +73,7 @@ def test_a_hundred_candidates_are_a_few_leaders_and_the_rest() -> None:
     shares = tuple((f"c{k}", (100 - k) / 5050) for k in range(40))
     others = sum((100 - k) / 5050 for k in range(40, 100))
     told = build_policy_series([PolicySample(version, "learning", shares, others, 100) for version in (1, 2)])
-    assert told["names"] == [f"c{k}" for k in range(NAMED)]
+    assert told["names"] == [f"c{k}" for k in range(MAX_LEADERS)]
     assert told["others"]["name"] == "93 others"
     for at in (0, 1):
         whole = sum(line[at] for line in told["shares"]) + told["others"]["shares"][at]

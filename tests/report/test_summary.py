@@ -34,14 +34,14 @@ def test_rises_falls_and_what_is_unclear() -> None:
     )
     assert told == (
         "Over 9 rounds learner raised watch by 2.00% (+1.00% to +3.00%); lowered likes by 2.00% (-3.00% to -1.00%); "
-        "shares cannot be told from the control's (-10.00% to +10.00%). "
+        "shares cannot be distinguished from the control's (-10.00% to +10.00%). "
         "Each interval holds with 90% confidence, however often it is looked at."
     )
 
 
 def test_one_look_is_said_to_be_one() -> None:
     told = summary_paragraph([lift("watch", -0.01, 0.02, 0.03, rounds=1, sequential=False)])
-    assert told.startswith("Over 1 round learner: watch cannot be told")
+    assert told.startswith("Over 1 round learner: watch cannot be distinguished")
     assert told.endswith("at this one look, set beforehand.")
 
 
@@ -65,4 +65,4 @@ def test_lost_units_forbid_every_claim() -> None:
 def test_nothing_measured_is_nothing_claimed() -> None:
     assert summary_paragraph([]) == "Nothing was measured yet, and nothing can be claimed."
     told = summary_paragraph([lift("watch", -INFINITE, 0.0, INFINITE, rounds=0)])
-    assert told.startswith("Nothing can be said of learner")
+    assert told.startswith("Nothing can be claimed of learner")

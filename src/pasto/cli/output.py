@@ -1,4 +1,4 @@
-"""What commands print with: tables and lines for people, JSON for machines, progress on stderr."""
+"""Output of commands: tables and lines as text, JSON for programs, progress on stderr."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pasto.sim import Progress
 
 UNWRAPPED = 10_000
-"""The width of what is not a terminal: whoever reads a pipe wraps for himself."""
+"""Width of output that is not a terminal: a program that reads a pipe wraps the lines."""
 
-PAUSE = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
+PROGRESS_SECONDS = 10.0
+"""Seconds between two lines of progress if there is no terminal."""
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that prints names as they are, coloured only where a terminal wants colour."""
+    """Return a console that prints names as they are, with colours only on a terminal."""
     from pasto.cli.safe_console import SafeConsole
 
     stream = sys.stderr if stderr else sys.stdout
@@ -58,13 +58,13 @@ def print_facts(screen: Console, facts: Sequence[tuple[str, str]]) -> None:
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text with its control characters escaped; line ends and tabs stay.
 
-    What a store or a service says holds names and reasons that somebody else wrote, and a terminal would obey them.
+    Names and reasons in a store come from other people, and a terminal would obey control characters in them.
     """
     click.echo(escape_control(text, keep="\n\t"), err=err, nl=nl)
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on stdout; arrays become lists, and NaN and infinity null."""
+    """Print one JSON value; arrays become lists, and NaN and infinity become null."""
     click.echo(escape_json(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)))
 
 
@@ -90,7 +90,7 @@ def print_table(
     styles: Sequence[str] = (),
     text: Collection[int] = (0,),
 ) -> None:
-    """A table, row by row where the terminal is too narrow for it; `text` are the columns that hold no numbers."""
+    """Print a table, or row by row if the terminal is too narrow; `text` are the columns without numbers."""
     from rich.table import Table
 
     if title:
@@ -115,7 +115,7 @@ def print_table(
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Progress on stderr: a bar for each label on a terminal, gone when the work is done; else a line now and then."""
+    """Show progress on stderr: a bar for each label on a terminal, otherwise a line every few seconds."""
     screen = console(stderr=True)
     if not screen.is_terminal:
         yield _lines(screen)
@@ -140,12 +140,12 @@ def progress_bar() -> Iterator[Progress]:
 
 
 def _lines(screen: Console) -> Progress:
-    """Progress as lines of text, one every `PAUSE` seconds at most."""
+    """Return a function that prints progress, at most one line every `PROGRESS_SECONDS`."""
     last = monotonic()
 
     def report(label: str, done: int, total: int) -> None:
         nonlocal last
-        if monotonic() - last >= PAUSE:
+        if monotonic() - last >= PROGRESS_SECONDS:
             last = monotonic()
             screen.print(f"{label}: {done / total:.0%}")
 
@@ -153,7 +153,7 @@ def _lines(screen: Console) -> Progress:
 
 
 def as_value(blend: Blend, objective: Objective) -> dict[str, Any]:
-    """A blend as a plain JSON value, with candidates by name."""
+    """Return a blend as a JSON value, with candidates by name."""
     gain = blend.gain
     return {
         "objective": str(objective),
@@ -203,7 +203,7 @@ def print_answer(screen: Console, blend: Blend, objective: Objective, table: Mea
 def _print_candidates(
     screen: Console, blend: Blend, objective: Objective, table: MeansTable, baseline: str | None
 ) -> None:
-    """The blend, each candidate in it, the best single one and the baseline, with their metrics and what they miss."""
+    """Print the metrics and missed guardrails of the blend, its candidates, the best single one and the baseline."""
     import numpy as np
 
     from pasto.optimize import summarize_blend
@@ -213,9 +213,9 @@ def _print_candidates(
     place = None if baseline is None else table.names.index(baseline)
 
     def alone(candidate: int) -> Blend:
-        one = np.zeros(len(table.names))
-        one[candidate] = 1.0
-        return summarize_blend(one, means, objective, names=table.names, baseline=place, others=others)
+        shares = np.zeros(len(table.names))
+        shares[candidate] = 1.0
+        return summarize_blend(shares, means, objective, names=table.names, baseline=place, others=others)
 
     lines = [("blend", "100%", blend, "bold")]
     for candidate in blend.support:
@@ -235,7 +235,7 @@ def _print_candidates(
 
 
 def describe_standing(name: str, rail: Guardrail, blend: Blend, objective: Objective) -> tuple[tuple[str, str], str]:
-    """Whether the blend meets a guardrail, with the colour for it, and what relaxing it would buy."""
+    """Return whether the blend meets a guardrail, with a colour, and the price of the guardrail."""
     missed = blend.shortfalls.get(name)
     price = f"; {price_text(rail, objective, blend.prices[name])}."
     if missed is None:
@@ -247,15 +247,15 @@ def describe_standing(name: str, rail: Guardrail, blend: Blend, objective: Objec
 
 
 def describe_gain(blend: Blend, objective: Objective) -> str:
-    """What mixing is worth against the best single candidate."""
+    """Return the gain of mixing over the best single candidate."""
     over = blend.names[blend.gain.candidate]
     if blend.gain.value is None:
         breaks = " and ".join(f"{name} by {format_number(amount)}" for name, amount in blend.gain.violations.items())
-        told = f"No single candidate meets every hard guardrail; {over}, the least bad one, misses {breaks}."
+        text = f"No single candidate meets every hard guardrail; {over}, the least bad one, misses {breaks}."
         if len(blend.support) == 1:
-            return told
+            return text
         better = "better" if blend.gain.goal >= 0 else "worse"
-        return f"{told} The blend's goal is {format_number(abs(blend.gain.goal))} {better} than its."
+        return f"{text} The blend's goal is {format_number(abs(blend.gain.goal))} {better} than its."
     if len(blend.support) == 1:
         best = format_number(blend.value)
         return f"Mixing buys nothing here: the single candidate {over} is the best blend, f = {best}."

@@ -1,4 +1,4 @@
-"""A study's past in at most a few hundred points, however long it is: rounds are sampled evenly, each read once."""
+"""Chart data of a study: at most a few hundred evenly sampled rounds, each read once."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from pasto.store import Store
 from pasto_sdk.policy_document import BUCKET_TOTAL
 
 POINTS = 150
-"""Rounds that one picture shows at most."""
+"""Rounds in one chart at most."""
 
 LEADERS = 40
-"""Candidates whose shares are kept of each policy; the others are counted together."""
+"""Candidates of each policy whose shares are cached; the others are summed."""
 
-KEPT = 4_000
-"""Sampled rounds that are remembered, of all studies together."""
+MAX_CACHED_ROUNDS = 4_000
+"""Sampled rounds that are cached, of all studies together."""
 
 BATCH = 25
-"""Rounds read at once where every one is wanted; of wide studies more would be a lot of text."""
+"""Rounds read at once if every one is needed; in wide studies more would be much text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySample:
-    """Who got what under one policy, without its control: the leaders, and all others together."""
+    """Shares of the candidates under one policy, without its control: the leaders, and all others together."""
 
     version: int
     state: str
@@ -54,7 +54,7 @@ class PolicySample:
 
 @dataclass(frozen=True, slots=True)
 class RoundSample:
-    """What one learning round measured: its control, and all that the learner served, as one cell each."""
+    """Measurements of one learning round: one cell for its control, and one for all that the learner served."""
 
     round: int
     control: CellMoments | None
@@ -63,7 +63,7 @@ class RoundSample:
 
 
 def sample_rounds(first: int, last: int, points: int = POINTS) -> tuple[int, list[int]]:
-    """The stride and the numbers to look at, both ends among them; strides double, so that points are met again.
+    """Return the stride and the rounds to read, both ends included; strides double, so that points are reused.
 
     >>> sample_rounds(1, 5)
     (1, [1, 2, 3, 4, 5])
@@ -78,132 +78,135 @@ def sample_rounds(first: int, last: int, points: int = POINTS) -> tuple[int, lis
 
 
 class RoundSamples:
-    """Reads sampled policies and closes, and remembers them: both are written once and never change."""
+    """Reader of sampled policies and closes, which caches them: both are written once and never change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._served: OrderedDict[tuple[int, int], PolicySample] = OrderedDict()
-        self._seen: OrderedDict[tuple[int, int], tuple[tuple[RoundSample, ...], tuple[RoundSample, ...]]] = (
+        self._policies: OrderedDict[tuple[int, int], PolicySample] = OrderedDict()
+        self._rounds: OrderedDict[tuple[int, int], tuple[tuple[RoundSample, ...], tuple[RoundSample, ...]]] = (
             OrderedDict()
         )
-        """What closes learned from, and what they corrected of rounds before."""
+        """Rounds that closes learned, and earlier rounds that they corrected."""
         self._lock = Lock()
 
-    def served(self, study: int, versions: Sequence[int]) -> list[PolicySample]:
-        """The policies of these versions, as far as there are such."""
-        found = self._all(self._served, study, versions, self._read_policies)
-        return [found[version] for version in versions if version in found]
+    def read_policies(self, study: int, versions: Sequence[int]) -> list[PolicySample]:
+        """Return the policies of these versions, if they exist."""
+        series = self._fetch(self._policies, study, versions, self._load_policies)
+        return [series[version] for version in versions if version in series]
 
-    def seen(self, study: int, rounds: Sequence[int]) -> list[RoundSample]:
-        """What the closes of these rounds learned from, in order of the rounds learned."""
-        found = self._all(self._seen, study, rounds, self._read_closes)
-        closes = [found[close] for close in rounds if close in found]
-        learned = {one.round: one for new, _ in closes for one in new}
-        learned |= {one.round: one for _, corrected in closes for one in corrected if one.round in learned}
+    def read_rounds(self, study: int, rounds: Sequence[int]) -> list[RoundSample]:
+        """Return the rounds that these closes learned, in order."""
+        series = self._fetch(self._rounds, study, rounds, self._load_closes)
+        closes = [series[close] for close in rounds if close in series]
+        learned = {sample.round: sample for new, _ in closes for sample in new}
+        learned |= {sample.round: sample for _, corrected in closes for sample in corrected if sample.round in learned}
         return [learned[number] for number in sorted(learned)]
 
-    def _all(self, kept: OrderedDict[tuple[int, int], Any], study: int, wanted: Sequence[int], read: Any) -> Any:
+    def _fetch(self, cache: OrderedDict[tuple[int, int], Any], study: int, wanted: Sequence[int], read: Any) -> Any:
         with self._lock:
-            found = {number: kept[study, number] for number in wanted if (study, number) in kept}
-        for first, count in _runs([number for number in wanted if number not in found]):
+            series = {number: cache[study, number] for number in wanted if (study, number) in cache}
+        for first, count in _runs([number for number in wanted if number not in series]):
             new = read(study, first, count)
-            found |= new
+            series |= new
             with self._lock:
-                kept.update({(study, number): one for number, one in new.items()})
-                while len(kept) > KEPT:
-                    kept.popitem(last=False)
-        return found
+                cache.update({(study, number): sample for number, sample in new.items()})
+                while len(cache) > MAX_CACHED_ROUNDS:
+                    cache.popitem(last=False)
+        return series
 
-    def _read_policies(self, study: int, first: int, count: int) -> dict[int, PolicySample]:
+    def _load_policies(self, study: int, first: int, count: int) -> dict[int, PolicySample]:
         return {
-            row.version: _served(row.document) for row in self._store.list_policies(study, after=first - 1, limit=count)
+            row.version: _policy_sample(row.document)
+            for row in self._store.list_policies(study, after=first - 1, limit=count)
         }
 
-    def _read_closes(self, study: int, first: int, count: int) -> dict[int, tuple[tuple[RoundSample, ...], ...]]:
-        found = {}
+    def _load_closes(self, study: int, first: int, count: int) -> dict[int, tuple[tuple[RoundSample, ...], ...]]:
+        series = {}
         for row in self._store.list_closes(study, after=first - 1, limit=count):
             record = CloseRecord.from_text(row.record)
-            found[row.round] = tuple(tuple(map(_seen, entries)) for entries in (record.rounds, record.corrected))
-        return found
+            series[row.round] = tuple(
+                tuple(map(_round_sample, entries)) for entries in (record.rounds, record.corrected)
+            )
+        return series
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Neighbouring numbers as first and count, few enough of them at once.
+    """Return runs of neighbouring numbers as first and count, with at most a batch in each.
 
     >>> _runs([1, 2, 3, 8, 12, 13])
     [(1, 3), (8, 1), (12, 2)]
     """
-    found: list[tuple[int, int]] = []
+    series: list[tuple[int, int]] = []
     for number in numbers:
-        if found and sum(found[-1]) == number and found[-1][1] < BATCH:
-            found[-1] = found[-1][0], found[-1][1] + 1
+        if series and sum(series[-1]) == number and series[-1][1] < BATCH:
+            series[-1] = series[-1][0], series[-1][1] + 1
         else:
-            found.append((number, 1))
-    return found
+            series.append((number, 1))
+    return series
 
 
-def _served(text: str) -> PolicySample:
+def _policy_sample(text: str) -> PolicySample:
     document = json.loads(text)
-    names = {one["index"]: one["name"] for one in document["candidates"]}
+    names = {sample["index"]: sample["name"] for sample in document["candidates"]}
     shares: dict[int, float] = {}
     before = 0
     for cell in document["cells"]:
         width, before = cell["until"] - before, cell["until"]
         if cell["arm"] != "control":
             shares[cell["candidate"]] = shares.get(cell["candidate"], 0.0) + width / BUCKET_TOTAL
-    whole = sum(shares.values()) or 1.0
+    total = sum(shares.values()) or 1.0
     largest = sorted(shares.items(), key=lambda share: (-share[1], share[0]))
-    leaders = tuple((names[k], share / whole) for k, share in largest[:LEADERS])
-    others = sum(share for _, share in largest[LEADERS:]) / whole
+    leaders = tuple((names[k], share / total) for k, share in largest[:LEADERS])
+    others = sum(share for _, share in largest[LEADERS:]) / total
     return PolicySample(document["version"], document["state"], leaders, others, len(shares))
 
 
-def _seen(entry: RecordedRound) -> RoundSample:
+def _round_sample(entry: RecordedRound) -> RoundSample:
     cells = entry.cells
     return RoundSample(entry.round, cells.total("control"), cells.total("learner"), sum(cells.count_clipped()))
 
 
-NAMED = 7
+MAX_LEADERS = 7
 """Candidates with a colour of their own; the rest are one."""
 
-FEWEST = 50
-"""Units on a side below which a level's interval says nothing."""
+MIN_UNITS = 50
+"""Units below which a level has no interval."""
 
 
 def build_series(
     samples: RoundSamples, standing: StudySnapshot, first: int = 1, last: int | None = None
 ) -> dict[str, Any]:
-    """Policies and metrics over a range of rounds, in plain JSON."""
+    """Return policies and metrics over a range of rounds as JSON."""
     row = standing.row
     last = row.version if last is None else min(last, row.version)
     stride, numbers = sample_rounds(max(1, first), last, POINTS)
-    served = samples.served(row.number, numbers)
-    seen = [one for one in samples.seen(row.number, numbers) if one.round >= first]
+    served = samples.read_policies(row.number, numbers)
+    rounds = [sample for sample in samples.read_rounds(row.number, numbers) if sample.round >= first]
     return {
         "first": numbers[0] if numbers else 0,
         "last": last,
         "stride": stride,
         "rounds": row.version,
         "policy": build_policy_series(served),
-        "metrics": build_metric_series(standing.spec, seen),
+        "metrics": build_metric_series(standing.spec, rounds),
     }
 
 
 def build_policy_series(served: Sequence[PolicySample]) -> dict[str, Any]:
-    """Shares of the leaders by version; a candidate leads by what it has now, and by what it had."""
+    """Return the shares of the leading candidates by version; the latest share counts most."""
     weight: dict[str, float] = {}
-    for place, one in enumerate(served):
+    for place, sample in enumerate(served):
         factor = len(served) if place == len(served) - 1 else 1.0
-        for name, share in one.shares:
+        for name, share in sample.shares:
             weight[name] = weight.get(name, 0.0) + factor * share
-    leaders = sorted(weight, key=lambda name: (-weight[name], name))[:NAMED]
-    most = max((one.count for one in served), default=0)
-    lines = [dict(one.shares) for one in served]
+    leaders = sorted(weight, key=lambda name: (-weight[name], name))[:MAX_LEADERS]
+    most = max((sample.count for sample in served), default=0)
+    lines = [dict(sample.shares) for sample in served]
     shares = [[line.get(name, 0.0) for line in lines] for name in leaders]
     rest = most - len(leaders)
-    found: dict[str, Any] = {
-        "versions": [one.version for one in served],
-        "states": [one.state for one in served],
+    series: dict[str, Any] = {
+        "versions": [sample.version for sample in served],
+        "states": [sample.state for sample in served],
         "names": leaders,
         "shares": shares,
         "others": None,
@@ -211,81 +214,87 @@ def build_policy_series(served: Sequence[PolicySample]) -> dict[str, Any]:
     }
     if rest > 0:
         left = [max(0.0, 1.0 - sum(line.get(name, 0.0) for name in leaders)) for line in lines]
-        found["others"] = {"name": f"{rest} other{'s' if rest > 1 else ''}", "shares": left}
-    return found
+        series["others"] = {"name": f"{rest} other{'s' if rest > 1 else ''}", "shares": left}
+    return series
 
 
-def build_metric_series(spec: StudySpec, seen: Sequence[RoundSample]) -> list[dict[str, Any]]:
-    """The goal's metrics and every guardrail's, each in the unit it is judged in."""
+def build_metric_series(spec: StudySpec, rounds: Sequence[RoundSample]) -> list[dict[str, Any]]:
+    """Return the series of the goal's metrics and of every guardrail, each in the unit it is judged in."""
     known = build_quantities(spec)
-    rails = {rail.metric: rail for rail in spec.guardrails}
-    goals = [name for name in aimed_quantities(spec) if name not in rails]
-    found = [_line(spec, known[name], name, None, seen) for name in goals if name in known]
-    return found + [_line(spec, known[rail.metric], rail.metric, rail, seen) for rail in spec.guardrails]
+    guardrails = {guardrail.metric: guardrail for guardrail in spec.guardrails}
+    goals = [name for name in aimed_quantities(spec) if name not in guardrails]
+    series = [_line(spec, known[name], name, None, rounds) for name in goals if name in known]
+    return series + [
+        _line(spec, known[guardrail.metric], guardrail.metric, guardrail, rounds) for guardrail in spec.guardrails
+    ]
 
 
 def _line(
-    spec: StudySpec, quantity: Quantity, name: str, rail: GuardrailSpec | None, seen: Sequence[RoundSample]
+    spec: StudySpec, quantity: Quantity, name: str, guardrail: GuardrailSpec | None, rounds: Sequence[RoundSample]
 ) -> dict[str, Any]:
-    controlled = any(one.control is not None for one in seen) or not seen
-    relative = controlled and (rail is None or rail.at.relative)
-    rounds = [one for one in seen if one.learner is not None and (one.control is not None or not relative)]
-    told = _lifts(spec, quantity, rounds) if relative else _levels(spec, quantity, rounds)
-    found: dict[str, Any] = {
-        "name": name if rail is None else rail.name,
-        "role": "goal" if rail is None else "guardrail",
+    controlled = any(sample.control is not None for sample in rounds) or not rounds
+    relative = controlled and (guardrail is None or guardrail.at.relative)
+    rounds = [
+        sample for sample in rounds if sample.learner is not None and (sample.control is not None or not relative)
+    ]
+    intervals = _lifts(spec, quantity, rounds) if relative else _levels(spec, quantity, rounds)
+    series: dict[str, Any] = {
+        "name": name if guardrail is None else guardrail.name,
+        "role": "goal" if guardrail is None else "guardrail",
         "relative": relative,
-        "rounds": [one.round for one in rounds],
-        "units": [0 if one.learner is None else one.learner.units for one in rounds],
+        "rounds": [sample.round for sample in rounds],
+        "units": [0 if sample.learner is None else sample.learner.units for sample in rounds],
         "confidence": spec.confidence,
-        "control": [_shown(one.control, quantity) for one in rounds],
-        "served": [_shown(one.learner, quantity) for one in rounds],
-        **told,
+        "control": [_known_level(sample.control, quantity) for sample in rounds],
+        "served": [_known_level(sample.learner, quantity) for sample in rounds],
+        **intervals,
     }
-    if rail is not None:
-        same = relative == rail.at.relative
-        found |= {
-            "side": "at_least" if rail.lower else "at_most",
-            "at": rail.at.number if same else None,
-            "floor": rail.stop_at.number if same and rail.stop_at.relative == rail.at.relative else None,
-            "limit": rail.at.written(),
-            "floor_written": rail.stop_at.written(),
-            "judged": basis_text(find_stop_basis(spec, rail) or "control"),
+    if guardrail is not None:
+        same = relative == guardrail.at.relative
+        series |= {
+            "side": "at_least" if guardrail.lower else "at_most",
+            "at": guardrail.at.number if same else None,
+            "floor": guardrail.stop_at.number if same and guardrail.stop_at.relative == guardrail.at.relative else None,
+            "limit": guardrail.at.written(),
+            "floor_written": guardrail.stop_at.written(),
+            "judged": basis_text(find_stop_basis(spec, guardrail) or "control"),
         }
-    return found
+    return series
 
 
 def _lifts(spec: StudySpec, quantity: Quantity, rounds: Sequence[RoundSample]) -> dict[str, list[float | None]]:
-    """Percent over the control, each round alone."""
+    """Return the lift in percent over the control, each round alone."""
     if not rounds:
         return {"value": [], "low": [], "high": []}
-    measured = [MeasuredRound(one.round, {}, [c for c in (one.control, one.learner) if c]) for one in rounds]
+    measured = [
+        MeasuredRound(sample.round, {}, [c for c in (sample.control, sample.learner) if c]) for sample in rounds
+    ]
     try:
-        told = estimate_history(
+        intervals = estimate_history(
             record_rounds(measured), quantity, LiftTarget("served"), confidence=spec.confidence
         ).by_round
     except (MeasurementError, ArithmeticError, ValueError):
         empty: list[float | None] = [None] * len(rounds)
         return {"value": empty, "low": empty, "high": empty}
-    ends = (("value", told.estimate), ("low", told.low), ("high", told.high))
+    ends = (("value", intervals.estimate), ("low", intervals.low), ("high", intervals.high))
     return {end: [finite(100.0 * value) for value in values.tolist()] for end, values in ends}
 
 
 def _levels(spec: StudySpec, quantity: Quantity, rounds: Sequence[RoundSample]) -> dict[str, list[float | None]]:
-    """What was served in the metric's own unit, each round alone."""
+    """Return the level of the learner's traffic in the metric's own unit, each round alone."""
     z = NormalDist().inv_cdf(0.5 + spec.confidence / 2)
-    found: dict[str, list[float | None]] = {"value": [], "low": [], "high": []}
-    for one in rounds:
-        level, error = _level(one.learner, quantity)
+    series: dict[str, list[float | None]] = {"value": [], "low": [], "high": []}
+    for sample in rounds:
+        level, error = _level(sample.learner, quantity)
         known = math.isfinite(error)
-        found["value"].append(finite(level))
-        found["low"].append(level - z * error if known else None)
-        found["high"].append(level + z * error if known else None)
-    return found
+        series["value"].append(finite(level))
+        series["low"].append(level - z * error if known else None)
+        series["high"].append(level + z * error if known else None)
+    return series
 
 
 def _level(cell: CellMoments | None, quantity: Quantity) -> tuple[float, float]:
-    """A quantity's level in a cell, and its standard error."""
+    """Return a quantity's level in a cell, and its standard error."""
     if cell is None:
         return math.nan, math.nan
     mean, top = np.array(cell.mean), quantity.numerator
@@ -298,12 +307,12 @@ def _level(cell: CellMoments | None, quantity: Quantity) -> tuple[float, float]:
         level /= under
         gradient /= under
         gradient[quantity.denominator] = -level / under
-    if cell.units < FEWEST:
+    if cell.units < MIN_UNITS:
         return level, math.nan
     variance = float(gradient @ np.array(cell.cross) @ gradient) / (cell.units - 1) / cell.units
     return level, math.sqrt(max(0.0, variance))
 
 
-def _shown(cell: CellMoments | None, quantity: Quantity) -> float | None:
+def _known_level(cell: CellMoments | None, quantity: Quantity) -> float | None:
     level = _level(cell, quantity)[0]
     return finite(level)

@@ -143,7 +143,7 @@ class Pages:
         standing = self._service.board.standing(name)
         if standing.policy is None:
             return None
-        served = self._samples.served(standing.row.number, [standing.row.version])
+        served = self._samples.read_policies(standing.row.number, [standing.row.version])
         return served[0].shares[0] if served and served[0].shares else None
 
 

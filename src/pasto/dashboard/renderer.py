@@ -72,7 +72,7 @@ TEMPLATES.filters.update(
 
 
 def render_page(template: str, values: dict[str, Any], status: int = 200, headers: Headers = ()) -> HttpResponse:
-    """A page, or a part of one."""
+    """Render a page, or a part of one."""
     return HttpResponse(status, TEMPLATES.get_template(template).render(values).encode(), HTML + headers)
 
 
@@ -101,13 +101,13 @@ NAMES = (
 
 @cache
 def render_part(name: str) -> tuple[bytes, str]:
-    """A file and its digest."""
+    """Return a static file and its digest."""
     body = files("pasto.dashboard").joinpath("static", *name.split("/")).read_bytes()
     return body, sha256(body).hexdigest()[:16]
 
 
 async def serve_static(call: HttpRequest) -> HttpResponse:
-    """One file; a browser that has it already is told so."""
+    """Return a static file, or 304 if the browser has it already."""
     name = str(call.scope["path"]).removeprefix("/static/")
     if name not in NAMES:
         raise ApiError(404, "not_found", "there is no such file")

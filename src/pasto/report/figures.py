@@ -1,4 +1,4 @@
-"""One look for every figure: quiet axes, colours that everyone can tell apart, saved as PNG and SVG.
+"""Figures in one style: plain axes and colours that colour-blind readers can distinguish, saved as PNG and SVG.
 
 Drawing needs matplotlib, which the extra `plots` brings. Figures are built directly, never through pyplot, so no
 backend is chosen and no global setting changes.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's, in the order lines take them."""
+"""Colours of Okabe and Ito, in the order in which lines take them."""
 INK = "#333333"
 GRID = "#E4E4E4"
 REFERENCE = "#777777"
@@ -29,7 +29,7 @@ Place = Literal["best", "upper left", "upper right", "lower left", "lower right"
 def new_figure(
     columns: int = 1, rows: int = 1, *, width: float = 7.0, height: float = 4.4
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure with its axes in reading order, in inches for the whole sheet.
+    """Return an empty figure and its axes in reading order; width and height are those of the figure, in inches.
 
     >>> figure, axes = new_figure(columns=2)
     >>> len(axes)
@@ -42,19 +42,19 @@ def new_figure(
         raise MissingExtraError("figures need matplotlib", "plots") from error
     figure = Sheet(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.06), facecolor="white")
     axes = [figure.add_subplot(rows, columns, place + 1) for place in range(rows * columns)]
-    for one in axes:
+    for panel in axes:
         for side in ("top", "right"):
-            one.spines[side].set_visible(False)
+            panel.spines[side].set_visible(False)
         for side in ("left", "bottom"):
-            one.spines[side].set_color(INK)
-        one.grid(True, color=GRID, linewidth=0.8)
-        one.set_axisbelow(True)
-        one.tick_params(colors=INK, labelsize=9, which="both")
+            panel.spines[side].set_color(INK)
+        panel.grid(True, color=GRID, linewidth=0.8)
+        panel.set_axisbelow(True)
+        panel.tick_params(colors=INK, labelsize=9, which="both")
     return figure, axes
 
 
 def label_axes(axes: Axes, *, title: str, x: str, y: str) -> None:
-    """Say what a panel shows and what its axes measure.
+    """Write the title of a panel and the names of its axes.
 
     >>> figure, (axes,) = new_figure()
     >>> label_axes(axes, title="Example A", x="rounds", y="f")
@@ -77,7 +77,7 @@ def draw_curve(
     high: Sequence[float] | Any = None,
     dashes: str = "-",
 ) -> None:
-    """A line, with a shaded band around it where low and high are given.
+    """Draw a line, with a shaded band around it if low and high are given.
 
     >>> figure, (axes,) = new_figure()
     >>> draw_curve(axes, [1, 2], [0.5, 0.7], name="mean", colour=COLOURS[0], low=[0.4, 0.6], high=[0.6, 0.8])
@@ -97,7 +97,7 @@ def draw_bars(
     *,
     colour: str,
 ) -> None:
-    """Dots with error bars up and down, over a line drawn by `draw_curve`.
+    """Draw dots with error bars, over a line drawn by `draw_curve`.
 
     >>> figure, (axes,) = new_figure()
     >>> draw_bars(axes, [1, 2], [0.5, 0.7], [0.1, 0.1], colour=COLOURS[0])
@@ -110,7 +110,7 @@ def draw_bars(
 
 
 def rounds_axis(axes: Axes, first: float, last: float) -> None:
-    """A logarithmic x axis from the first round shown to the last, with its numbers written out.
+    """Give a panel a logarithmic x axis from the first round to the last, with its numbers written out.
 
     >>> figure, (axes,) = new_figure()
     >>> rounds_axis(axes, 1, 10_000)
@@ -123,7 +123,7 @@ def rounds_axis(axes: Axes, first: float, last: float) -> None:
 
 
 def draw_level(axes: Axes, y: float, name: str, *, above: bool = True, right: bool = True) -> None:
-    """A dashed horizontal line with its name written on it at one end, for what a curve is compared with.
+    """Draw a dashed horizontal line with its name at one end, for a level that a curve is compared with.
 
     >>> figure, (axes,) = new_figure()
     >>> draw_level(axes, 1.0125, "best blend, 1.0125")
@@ -145,7 +145,7 @@ def draw_level(axes: Axes, y: float, name: str, *, above: bool = True, right: bo
 
 
 def draw_legend(axes: Axes, where: Place = "best", title: str | None = None) -> None:
-    """The lines' names in a plain box.
+    """Draw the names of the lines in a plain box.
 
     >>> figure, (axes,) = new_figure()
     >>> draw_curve(axes, [1, 2], [0.5, 0.7], name="mean", colour=COLOURS[0])
@@ -161,7 +161,7 @@ def draw_legend(axes: Axes, where: Place = "best", title: str | None = None) -> 
 
 
 def save_figure(figure: Figure, path: str | Path) -> list[Path]:
-    """Write a figure as PNG and SVG beside each other; `path` is the name without an ending.
+    """Write a figure as a PNG file and an SVG file; `path` is the name without an ending.
 
     >>> import tempfile
     >>> figure, _ = new_figure()

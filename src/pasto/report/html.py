@@ -23,8 +23,8 @@ th { font-weight: 600; } .number { text-align: right; } svg { max-width: 100%; h
 """
 GLOSSARY = (
     "A lift compares units of the same rounds: those served the candidates with those held on the baseline, the "
-    "control. An interval says between which numbers the true lift lies with the stated confidence. A guardrail is a "
-    "metric that must hold; beyond its floor the breaker pulls traffic by itself."
+    "control. The true lift lies in its interval with the stated confidence. A guardrail is a "
+    "metric that must hold; beyond its floor the breaker stops the study by itself."
 )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pasto.inference.power import PowerPlan
 
 
-def draw_plan(found: PowerPlan) -> Figure:
+def draw_plan(plan: PowerPlan) -> Figure:
     """Draw the chances of a decision, round by round.
 
     >>> from pasto.inference.power import plan_power
@@ -23,14 +23,14 @@ def draw_plan(found: PowerPlan) -> Figure:
     1
     """
     figure, (axes,) = new_figure()
-    shown = np.arange(1, len(found.error) + 1)
+    rounds = np.arange(1, len(plan.error) + 1)
     for chances, name, colour in (
-        (found.at_horizon, "one look, set beforehand", COLOURS[0]),
-        (found.at_any_look, "looking after every round", COLOURS[1]),
-        (found.breaker, "breaker, for a drop of this size", COLOURS[2]),
+        (plan.at_horizon, "one look, set beforehand", COLOURS[0]),
+        (plan.at_any_look, "looking after every round", COLOURS[1]),
+        (plan.breaker, "breaker, for a drop of this size", COLOURS[2]),
     ):
-        draw_curve(axes, shown, 100.0 * chances, name=name, colour=colour)
-    draw_level(axes, 100.0 * found.power, f"asked for, {found.power:.0%}", right=False)
+        draw_curve(axes, rounds, 100.0 * chances, name=name, colour=colour)
+    draw_level(axes, 100.0 * plan.power, f"asked for, {plan.power:.0%}", right=False)
     label_axes(axes, title="How long until it shows", x="rounds", y="chance of a decision, %")
     axes.set_ylim(0, 100)
     draw_legend(axes, "lower right")

@@ -46,7 +46,7 @@ class AdjustedLiftRecord:
 
     absolute: IntervalEstimate
     relative: IntervalEstimate
-    told: LiftDirection
+    direction: LiftDirection
     variance_reduced_by: float | None
 
 
@@ -74,7 +74,7 @@ class LiftRecord:
     control: float | None
     absolute: IntervalEstimate
     relative: IntervalEstimate
-    told: LiftDirection
+    direction: LiftDirection
     adjusted: AdjustedLiftRecord | None
     bounded: BoundedLiftRecord | None
     rounds: int
@@ -610,7 +610,7 @@ class AccountingReport:
 
 
 @dataclass(frozen=True, slots=True)
-class MissingDataFinding:
+class MissingDataRecord:
     """A metric that lacks events in a round."""
 
     kind: str
@@ -630,7 +630,7 @@ class HeldRoundRecord:
     round: int
     closed_at: float
     text: str
-    findings: tuple[MissingDataFinding, ...]
+    findings: tuple[MissingDataRecord, ...]
     resolution: str | None
 
 

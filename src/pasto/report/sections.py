@@ -170,7 +170,7 @@ def lift_table(lifts: Sequence[LiftRecord]) -> tuple[Row, tuple[Row, ...]]:
         if has_range:
             row.append(_range_cell(lift))
         row += [_interval_text(lift.absolute), format_number(lift.level), format_number(lift.control)]
-        row.append(_DIRECTION_TEXT[lift.best.told])
+        row.append(_DIRECTION_TEXT[lift.best.direction])
         rows.append(tuple(row))
     adjusted_header = ("adjusted", "variance reduced by") if has_adjusted else ()
     range_header = ("by its range",) if has_range else ()

@@ -37,8 +37,8 @@ def summary_paragraph(
     ...     estimate = LiftEstimate(value, low, high)
     ...     return Lift("the blend", metric, 1.0, 1.0, estimate, estimate, 24, 0.95, True)
     >>> print(summary_paragraph([lift("watch_time", 0.012, 0.02, 0.031), lift("like_rate", -0.01, 0.002, 0.015)]))
-    Over 24 rounds the blend raised watch_time by 2.00% (+1.20% to +3.10%); like_rate cannot be told from the control's
-    (-1.00% to +1.50%). Each interval holds with 95% confidence, however often it is looked at.
+    Over 24 rounds the blend raised watch_time by 2.00% (+1.20% to +3.10%); like_rate cannot be distinguished from the
+    control's (-1.00% to +1.50%). Each interval holds with 95% confidence, however often it is looked at.
     """
     if balance is not None and balance.alarm:
         return _sample_ratio_text(balance, names)
@@ -64,7 +64,7 @@ def _target_text(lifts: Sequence[Lift], is_confirmation: bool) -> str:
     rounds = max(lift.rounds for lift in lifts)
     target = lifts[0].target
     if not rounds:
-        return f"Nothing can be said of {target}: no round had units both there and in the control."
+        return f"Nothing can be claimed of {target}: no round had units both there and in the control."
     parts = [_lift_text(lift.best) for lift in lifts]
     span = "the whole confirmation" if is_confirmation else format_count(rounds, "round")
     colon = ":" if lifts[0].best.absolute.direction == "unclear" else ""
@@ -74,7 +74,7 @@ def _target_text(lifts: Sequence[Lift], is_confirmation: bool) -> str:
 def _lift_text(lift: Lift) -> str:
     interval = f"({format_lift(lift.relative.low)} to {format_lift(lift.relative.high)})"
     if lift.absolute.direction == "unclear":
-        return f"{lift.metric} cannot be told from the control's {interval}"
+        return f"{lift.metric} cannot be distinguished from the control's {interval}"
     verb = "raised" if lift.absolute.direction == "up" else "lowered"
     return f"{verb} {lift.metric} by {format_lift(abs(lift.relative.value)).lstrip('+')} {interval}"
 

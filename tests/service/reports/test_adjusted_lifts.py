@@ -89,7 +89,7 @@ def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Any) -> None:
     assert widths(served)[1] < 0.8 * widths(served)[0]
     assert lift_of(told, "the blend", "y")["adjusted"] is None
     assert document["claims"].endswith("x is adjusted by what units did before.")
-    assert "cannot be told" not in document["claims"]
+    assert "cannot be distinguished" not in document["claims"]
     for shown in (render_text(report), render_html(report)):
         assert "variance reduced by" in shown
         assert "variance is reduced by" in " ".join(shown.split())

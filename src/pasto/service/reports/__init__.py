@@ -1,1 +1,1 @@
-"""What a study's closes say that can be trusted: lifts, guardrails, a confirmation, prices, other questions."""
+"""Reports of a study: lifts, guardrails, confirmation, prices, trade-off, data quality and what-if questions."""

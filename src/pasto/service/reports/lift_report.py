@@ -151,7 +151,7 @@ def lift_record(lift: Lift) -> LiftRecord:
         control=finite(lift.control),
         absolute=interval_estimate(lift.absolute),
         relative=interval_estimate(lift.relative),
-        told=_direction(lift.absolute),
+        direction=_direction(lift.absolute),
         adjusted=None
         if adjusted is None
         else AdjustedLiftRecord(

@@ -1,4 +1,4 @@
-"""What-if questions: the best blend for another goal, threshold or set of candidates, from what was learned."""
+"""Questions of the form "what if": the best blend for another goal, threshold or set of candidates."""
 
 from __future__ import annotations
 
