@@ -21,20 +21,6 @@ NOT_YET = (
     "src/pasto/metrics/",
     "src/pasto/sdk.py",
     "src/pasto/service/__init__.py",
-    "src/pasto/service/api_keys.py",
-    "src/pasto/service/archive.py",
-    "src/pasto/service/audit_log.py",
-    "src/pasto/service/event_decoder.py",
-    "src/pasto/service/event_validator.py",
-    "src/pasto/service/ingest.py",
-    "src/pasto/service/kafka.py",
-    "src/pasto/service/rejections.py",
-    "src/pasto/service/retention.py",
-    "src/pasto/service/retention_worker.py",
-    "src/pasto/service/source_check.py",
-    "src/pasto/service/source_health.py",
-    "src/pasto/service/team_sources.py",
-    "clients/python/",
 )
 """Prefixes of paths that still have to be reworded."""
 

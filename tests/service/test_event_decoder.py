@@ -27,7 +27,7 @@ def test_an_array_an_object_and_lines_read_alike() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    ({**SHOWN, "propensity": 1e-6}, "propensity is no field of an event; leave it out: propensities are looked up"),
+    ({**SHOWN, "propensity": 1e-6}, "propensity is no field of an event; leave it out: propensities are computed"),
     ({**SHOWN, "arm": "learner"}, "arm is no field"),
     ({**SHOWN, "id": ""}, "id: .*an id has 1 to 128 characters"),
     ({**SHOWN, "id": "x" * 129}, "id: .*an id has 1 to 128 characters"),
@@ -39,7 +39,7 @@ BAD: list[tuple[Any, str]] = [
     ({**SHOWN, "version": 3.5}, "version: "),
     ({name: SHOWN[name] for name in ("type", "id", "version", "candidate")}, "unit is missing; a unit has"),
     ({name: SHOWN[name] for name in ("id", "unit", "version", "candidate")}, "type is missing"),
-    ({**SHOWN, "type": "click"}, "type is 'click'; it says what the event is"),
+    ({**SHOWN, "type": "click"}, "type is 'click'; it must be exposure"),
     ({**TOLD, "type": "tally"}, "type is 'tally', which is now called 'exposure_counts'; update the client"),
     ({**LIKED, "fields": {"seconds": None}}, "fields: .*each is a finite number"),
     ({**LIKED, "fields": {"seconds": [1]}}, "fields: "),

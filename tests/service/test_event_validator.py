@@ -262,7 +262,7 @@ def test_a_version_and_a_start_of_another_node_are_known_at_once(document: dict[
         store.close()
 
 
-def test_tallies_count_what_their_policy_serves(learning: Service) -> None:
+def test_exposure_counts_must_be_of_candidates_that_the_policy_serves(learning: Service) -> None:
     tally = {"type": "exposure_counts", "id": "t", "source": "web-1", "sequence": 1, "version": 1}
     answer = _send(
         learning,
@@ -274,7 +274,7 @@ def test_tallies_count_what_their_policy_serves(learning: Service) -> None:
     )
     assert (answer["accepted"], answer["duplicates"]) == (2, 0)
     assert [refusal["index"] for refusal in answer["rejected"]] == [1, 2, 3]
-    assert "counts candidate 'w=9', which version 1 does not serve" in answer["rejected"][0]["reason"]
+    assert "exposure_counts has candidate 'w=9', which version 1 does not serve" in answer["rejected"][0]["reason"]
 
 
 def test_old_versions_are_checked_by_their_own_policy(learning: Service, traffic: Traffic) -> None:

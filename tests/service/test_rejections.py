@@ -159,7 +159,7 @@ def test_a_batch_that_is_sent_again_counts_its_rejections_once(
     assert (books["rejected"]["events"], books["senders"]["missing"]) == (3, 0)
     send(learning, numbered(1, 3, source="web-2", name="lke"))
     assert learning.show("feed")["rejected"]["events"] == 6, "another sender's"
-    monkeypatch.setattr(rejections, "REMEMBERED_REJECTIONS", 2)
+    monkeypatch.setattr(rejections, "MAX_CACHED_REJECTIONS", 2)
     send(learning, numbered(11, 15, name="lke"))
     send(learning, numbered(14, 15, name="lke"))
     assert learning.show("feed")["rejected"]["events"] == 11, "the latest are remembered"

@@ -182,7 +182,7 @@ def test_a_source_that_vanished_is_no_unforeseen_error(service: Service, sourced
     service.create(sourced, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     shutil.rmtree(lake / "seen")
-    with pytest.raises(SourceError, match="the table 'seen' is no folder"):
+    with pytest.raises(SourceError, match="the table 'seen' is not a folder"):
         service.close_round("feed", who="ann")
     assert service.show("feed")["round"] == 1, "the round stays open until it can be measured"
 

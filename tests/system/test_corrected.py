@@ -1,4 +1,4 @@
-"""Late events correct the rounds they belong to while those are open, and only what comes after that is lost."""
+"""Late events correct their rounds while these are correctable; only later events are lost."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_rounds_that_are_open_stay_in_the_store(
 ) -> None:
     store = open_store(str(tmp_path / "store"))
     run = Run(store, quick, send, accept_late="2h")
-    archive = Archive.beside(store)
+    archive = Archive.of_store(store)
     assert archive is not None
     rng = np.random.default_rng(1)
     late: Events = []

@@ -23,8 +23,8 @@ KEY = re.compile(r"pasto_([0-9a-f]{12})_[0-9a-f]{64}")
 
 REDACTED = re.compile(r"(pasto_[0-9A-Za-z]{1,12})_[0-9A-Za-z_-]+")
 
-NOBODY = "0" * 64
-"""What an unknown prefix is compared with, so that it takes as long as a known one."""
+UNKNOWN_DIGEST = "0" * 64
+"""Compared with the key of an unknown prefix, so that it takes as long as a known one."""
 
 MONTH = 30 * 86400.0
 
@@ -32,7 +32,7 @@ LONGEST = 3650 * 86400.0
 
 
 def redact(text: str) -> str:
-    """The text with the secret part of every key in it blotted out.
+    """Return a text without the secret part of every key in it.
 
     >>> redact("Bearer pasto_0123456789ab_c0ffee")
     'Bearer pasto_0123456789ab_…'
@@ -41,7 +41,7 @@ def redact(text: str) -> str:
 
 
 def is_permitted(key: KeyRow, scopes: Iterable[str]) -> bool:
-    """Whether a key has one of the scopes, or `admin`.
+    """Return whether a key has one of the scopes, or `admin`.
 
     >>> is_permitted(KeyRow("0123456789ab", "", "web", ("read",), 0.0), ["evaluate", "read"])
     True
@@ -50,16 +50,16 @@ def is_permitted(key: KeyRow, scopes: Iterable[str]) -> bool:
 
 
 class ApiKeys:
-    """The keys of one store, remembered between reads.
+    """Keys of one store, cached.
 
-    A key that another node made or revoked is seen at the next `refresh`, which a running service calls every second.
+    A key that another node created or revoked takes effect at the next `refresh`; a service calls it every second.
 
     >>> from pasto.store import open_store
     >>> store = open_store("memory:")
     >>> keys = ApiKeys(store)
     >>> made = keys.create("recommender", ["evaluate", "ingest"])
-    >>> found = keys.check(made["key"])
-    >>> found is not None and found.name
+    >>> key = keys.check(made["key"])
+    >>> key is not None and key.name
     'recommender'
     >>> keys.revoke(made["prefix"]), keys.check(made["key"])
     (True, None)
@@ -74,12 +74,12 @@ class ApiKeys:
 
     @property
     def none(self) -> bool:
-        """Whether no key was ever made; revoked and expired ones count, so that a store never falls open again."""
+        """True if no key was ever created; revoked and expired ones count, so that a store never becomes open again."""
         return not self._rows
 
     @property
     def usable(self) -> bool:
-        """Whether some key is valid now."""
+        """True if some key is valid now."""
         now = self._clock()
         return any(_valid(row, now) for row in self._rows.values())
 
@@ -88,21 +88,21 @@ class ApiKeys:
         self._rows = {row.prefix: row for row in self._store.list_keys()}
 
     def check(self, text: str) -> KeyRow | None:
-        """The key that a caller sent, where it is known and valid now; else None."""
-        found = KEY.fullmatch(text)
-        row = self._rows.get(found[1]) if found else None
-        same = hmac.compare_digest(_digest(text), row.digest if row else NOBODY)
+        """Return the key that a caller sent, if it exists and is valid now."""
+        match = KEY.fullmatch(text)
+        row = self._rows.get(match[1]) if match else None
+        same = hmac.compare_digest(_digest(text), row.digest if row else UNKNOWN_DIGEST)
         return row if row and same and _valid(row, self._clock()) else None
 
     def valid(self, prefix: str) -> KeyRow | None:
-        """The key of that prefix, where it is known and valid now; whoever names a prefix has shown nothing yet."""
+        """Return the key of a prefix, if it exists and is valid now; a prefix alone proves nothing."""
         row = self._rows.get(prefix)
         return row if row and _valid(row, self._clock()) else None
 
     def create(
         self, name: str, scopes: Iterable[str], *, expires_in: float | None = None, who: str = ""
     ) -> dict[str, Any]:
-        """Make a key; the answer holds it under "key", and it cannot be shown again. The audit log names `who`."""
+        """Create a key; the result has it under "key", and it cannot be read again. The audit log names `who`."""
         row, text = _make(name, scopes, self._clock(), expires_in)
         detail = {"name": row.name, "prefix": row.prefix, "scopes": row.scopes, "expires_at": row.expires_at}
         self._store.add_key(row, audit=[audit_line(row.created_at, who, "key created", "", detail)])
@@ -165,7 +165,7 @@ def _valid(row: KeyRow, now: float) -> bool:
 
 
 def _lifetime(row: KeyRow) -> float | None:
-    """A successor lives as long as its predecessor was meant to."""
+    """Return the lifetime of a key in seconds, which its successor gets too."""
     return None if row.expires_at is None else row.expires_at - row.created_at
 
 

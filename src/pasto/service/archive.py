@@ -1,7 +1,7 @@
-"""The archive: events of rounds that were learned, as Parquet files by study and round, for any engine to read.
+"""Archive: events of learned rounds as Parquet files by study and round, which any engine can read.
 
-A file appears whole or not at all, and is never written again except to forget a unit. The store deletes its events
-only when it is durable. So whatever dies at whatever moment, running it again finishes the work.
+A file is written atomically, and only rewritten to erase a unit. The store deletes the events only when the file is
+durable. After a crash at any moment, the next run finishes the work.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from pasto.service.study_file import parse_spec
 from pasto.service.study_state import identity_of
 from pasto.store import CloseRow, Store, StudyRow
 
-AT_ONCE = 10_000
-"""Sequences whose events are handed on together."""
-MEMORY = "1GiB"
-"""What a round's events may take of memory while they are written; what is more waits on the disk."""
+COPY_SEQUENCES = 10_000
+"""Sequences whose events are copied together."""
+MAX_MEMORY = "1GiB"
+"""Memory limit for writing the events of a round; the rest goes to the disk."""
 
 _TYPES = {
     "sequence": "BIGINT",
@@ -56,21 +56,21 @@ _NOTHING = "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kin
 
 
 class Archive:
-    """A folder of Parquet files: STUDY/round-N/events-AFTER-UNTIL.parquet, round 0 for events of no policy."""
+    """Folder of Parquet files: STUDY/round-N/events-AFTER-UNTIL.parquet, round 0 for events of no policy."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     @classmethod
-    def beside(cls, store: Store) -> Archive | None:
-        """The archive of a store in a directory, there too; None for other kinds, which must be told where."""
+    def of_store(cls, store: Store) -> Archive | None:
+        """Return the archive in the directory of an embedded store; None for other kinds, which need a setting."""
         return None if store.directory is None else cls(store.directory / "archive")
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until nobody else changes files here, and keep them waiting meanwhile, in other processes too.
+        """Lock the archive for changes, also against other processes.
 
-        What a process that died left half written goes first: it holds units that may since have been forgotten.
+        Files that a crashed process left are deleted first: they may hold units that were erased since.
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,33 +87,33 @@ class Archive:
             raise StoreError(f"the archive in {self.folder} cannot be written: {error}") from error
 
     def take(self, store: Store, row: StudyRow, before: float = math.inf) -> dict[str, Any]:
-        """Move the events of rounds that were learned before a time out of the store; the files and events that made.
+        """Move the events of rounds that were learned before a time out of the store; returns the files and events.
 
-        What came later, too late to be learned, stays in the store, and so does what covariates of rounds to come
-        still look back at.
+        Events that came too late to be learned stay in the store, and so do events that covariates of later rounds
+        still read.
         """
-        taken, events, study = 0, 0, identity_of(row)
+        files, events, study = 0, 0, identity_of(row)
         for version, after, until in _spans(store, row, before):
             begun = max([after, *self._done(study, version)])
             if begun >= until:
                 continue
             reached = max([begun, *(end for _, end in self._ends(study, version))])
             if until > reached:
-                taken += self._write(store, row, version, reached, until)
+                files += self._write(store, row, version, reached, until)
             events += store.delete_archived_events(row.number, version, begun, until)
             self._round(study, version).mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._round(study, version) / f"done-{until}").touch()
-        return {"study": row.name, "files": taken, "events": events}
+        return {"study": row.name, "files": files, "events": events}
 
     def rounds(self, study: str) -> list[int]:
-        """The rounds that have files, in order."""
-        found = (int(path.name.removeprefix("round-")) for path in self._place(study).glob("round-*"))
-        return sorted(version for version in found if self._files(study, version))
+        """Return the rounds that have files, in order."""
+        versions = (int(path.name.removeprefix("round-")) for path in self._place(study).glob("round-*"))
+        return sorted(version for version in versions if self._files(study, version))
 
     def measure(
         self, row: StudyRow, version: int, after: int, until: int, columns: Sequence[Column]
     ) -> tuple[Moments, ...]:
-        """What a round measured, bit for bit as an embedded store did."""
+        """Measure a round, bit for bit as an embedded store did."""
         with self._opened(self._files(identity_of(row), version)) as connection:
             return measure(
                 connection, "archive", study=row.number, version=version, after=after, until=until, columns=columns
@@ -129,7 +129,7 @@ class Archive:
         columns: Sequence[Column],
         past: CovariateWindow,
     ) -> tuple[Moments, ...] | None:
-        """The same with covariates, from what is here and what the store still holds; None where some of it is gone."""
+        """Measure a round with covariates, from the files and the store; None if some events were deleted."""
         study = identity_of(row)
         files = [path for one in self.rounds(study) for path in self._files(study, one)]
         spans = f"(sequence > {past.after} AND sequence <= {past.until})"
@@ -151,27 +151,27 @@ class Archive:
             return measure(connection, "archive", **span, columns=columns, before=past)
 
     def holding(self, study: str, unit: str) -> dict[int, int]:
-        """How many events of a unit there are, by round."""
-        found: Counter[int] = Counter()
+        """Return the number of events of a unit, by round."""
+        counts: Counter[int] = Counter()
         for path, count in self._holding(study, unit).items():
-            found[int(path.parent.name.removeprefix("round-"))] += count
-        return dict(sorted(found.items()))
+            counts[int(path.parent.name.removeprefix("round-"))] += count
+        return dict(sorted(counts.items()))
 
     def forget(self, study: str, unit: str) -> int:
-        """Write every file that knows a unit anew without it; how many events went."""
-        found = self._holding(study, unit)
-        for path in found:
+        """Rewrite every file with events of a unit without them; returns their number."""
+        counts = self._holding(study, unit)
+        for path in counts:
             with self._opened([path]) as connection:
-                connection.execute("CREATE TABLE kept AS SELECT * FROM events WHERE unit <> ?", [unit])
-                _replace(connection, "kept", path)
-        return sum(found.values())
+                connection.execute("CREATE TABLE remaining AS SELECT * FROM events WHERE unit <> ?", [unit])
+                _replace(connection, "remaining", path)
+        return sum(counts.values())
 
     def drop(self, store: Store, row: StudyRow, before: float) -> list[int]:
-        """Delete the files of rounds that were closed before a time; which rounds. Their aggregates stay."""
+        """Delete the files of rounds that were closed before a time, and return these rounds; aggregates stay."""
         closed = {close.round: close for close in _closes(store, row) if close.closed_at < before}
         reached = max((close.high_water for close in closed.values()), default=0)
         study = identity_of(row)
-        for path in self._files(study, 0):  # no round's own, so as old as the rounds they came beside
+        for path in self._files(study, 0):  # of no round: as old as the rounds in which they came
             if (match := _FILE.fullmatch(path.name)) and int(match[2]) <= reached:
                 path.unlink()
         old = [version for version in self.rounds(study) if version in closed]
@@ -181,7 +181,7 @@ class Archive:
         return old
 
     def _holding(self, study: str, unit: str) -> dict[Path, int]:
-        """How many events of a unit there are, by file, from one look through all of them."""
+        """Return the number of events of a unit, by file; one query reads all of them."""
         files = [path for version in self.rounds(study) for path in self._files(study, version)]
         if not files:
             return {}
@@ -190,10 +190,10 @@ class Archive:
             return {Path(name): int(count) for name, count in connection.execute(query, [unit]).fetchall()}
 
     def _write(self, store: Store, row: StudyRow, version: int, after: int, until: int) -> int:
-        """One file of a policy's events in a span; 0 where there are none."""
+        """Write one file of a policy's events in a span; returns 0 if there are none."""
         import duckdb
 
-        config = {"threads": 1, "memory_limit": MEMORY, "temp_directory": str(self._spill)}
+        config = {"threads": 1, "memory_limit": MAX_MEMORY, "temp_directory": str(self._spill)}
         try:
             with duckdb.connect(config=config) as connection:
                 connection.execute(f"CREATE TABLE taken ({_SHAPE})")
@@ -209,7 +209,7 @@ class Archive:
 
     @contextmanager
     def _opened(self, files: Sequence[Path], options: str = "") -> Iterator[Any]:
-        """DuckDB with a view of the files' events."""
+        """Open DuckDB with a view of the events in files."""
         import duckdb
 
         with duckdb.connect(config={"autoload_known_extensions": False}) as connection:
@@ -222,12 +222,12 @@ class Archive:
                 raise StoreError(f"the archive in {self.folder} cannot be read: {error}") from error
 
     def _ends(self, study: str, version: int) -> list[tuple[int, int]]:
-        """The spans of the files there are."""
+        """Return the spans of the files."""
         matches = (_FILE.fullmatch(path.name) for path in self._files(study, version))
         return [(int(match[1]), int(match[2])) for match in matches if match]
 
     def _done(self, study: str, version: int) -> list[int]:
-        """Up to where a round was taken whole and deleted from the store: what is done is not looked at again."""
+        """Return the sequences up to which a round was archived and deleted from the store."""
         return [int(path.name.removeprefix("done-")) for path in self._round(study, version).glob("done-*")]
 
     def _files(self, study: str, version: int) -> list[Path]:
@@ -235,7 +235,7 @@ class Archive:
 
     @property
     def _spill(self) -> Path:
-        """Where DuckDB puts what does not fit into memory."""
+        """Folder for data of DuckDB that does not fit into memory."""
         return self.folder / ".spill"
 
     def _round(self, study: str, version: int) -> Path:
@@ -243,14 +243,14 @@ class Archive:
 
     def _place(self, study: str) -> Path:
         if not re.fullmatch(r"[a-z0-9_-]{1,63}(@[0-9]+)?", study):
-            raise OptionError(f"{study!r} is no study's name")
+            raise OptionError(f"{study!r} is not a name of a study")
         return self.folder / study
 
 
 def _copy(
     connection: Any, table: str, store: Store, where: str, bound: tuple[int, ...], after: int, until: int
 ) -> None:
-    """Add the store's events of a span to a table of DuckDB's, some at a time; the study is bound first."""
+    """Copy the store's events of a span to a table of DuckDB in portions; the study is the first bound value."""
     columns = ", ".join(_TYPES).replace("fields", "CAST(fields AS TEXT)")
     query = (
         f"SELECT {columns} FROM events WHERE study = ? AND {where} "  # noqa: S608 -- our own names
@@ -258,9 +258,9 @@ def _copy(
     )
     if store.dialect == "postgres":
         query = query.replace("?", "%s")
-    for start in range(after, until, AT_ONCE):
+    for start in range(after, until, COPY_SEQUENCES):
         with store.read_transaction() as source:
-            rows = source.execute(query, (*bound, start, min(start + AT_ONCE, until))).fetchall()
+            rows = source.execute(query, (*bound, start, min(start + COPY_SEQUENCES, until))).fetchall()
         if rows:
             columns_of = zip(_TYPES, zip(*rows, strict=True), strict=True)
             connection.register("batch", {name: np.array(column, dtype=object) for name, column in columns_of})
@@ -271,22 +271,22 @@ def _copy(
 def _is_whole(connection: Any, store: Store, row: StudyRow, past: CovariateWindow) -> bool:
     """Return whether the files hold every event of a past that the store has deleted."""
     for record in store.list_archived_spans(row.number, past.after, past.until):
-        (held,) = connection.execute(
+        (count,) = connection.execute(
             "SELECT count(*) FROM events WHERE study = ? AND coalesce(version, 0) = ? AND sequence BETWEEN ? AND ?",
             [row.number, record.version, record.first, record.last],
         ).fetchone()
-        if held < record.events:
+        if count < record.events:
             return False
     return count_forgotten(store, row, past) == 0
 
 
 def _spans(store: Store, row: StudyRow, before: float) -> list[tuple[int, int, int]]:
-    """Version, and the span of sequences to take, of every round that was learned for good; version 0 for no policy's.
+    """Return (version, after, until) of every round that is final; version 0 for events without a policy.
 
-    Only closes before a time count.
-    A round that is open to correction is measured again whole, so all of it stays in the store until it is final.
+    Only closes before a time count. A round that can still be corrected is measured again as a whole, so all of it
+    stays in the store until it is final.
     """
-    found: list[tuple[int, int, int]] = []
+    spans: list[tuple[int, int, int]] = []
     last = 0
     needed = min(before, needed_from(store, parse_spec(json.loads(row.study_file), stored=True), row))
     for close in _closes(store, row):
@@ -294,9 +294,9 @@ def _spans(store: Store, row: StudyRow, before: float) -> list[tuple[int, int, i
             break
         last = close.high_water
         record = CloseRecord.from_text(close.record)
-        found += [(entry.round, entry.after, last) for entry in record.rounds if not entry.is_correctable]
-        found += [(entry.round, entry.after, entry.until) for entry in record.final]
-    return [*found, (0, 0, last)] if found else []
+        spans += [(entry.round, entry.after, last) for entry in record.rounds if not entry.is_correctable]
+        spans += [(entry.round, entry.after, entry.until) for entry in record.final]
+    return [*spans, (0, 0, last)] if spans else []
 
 
 def _closes(store: Store, row: StudyRow) -> Iterator[CloseRow]:
@@ -307,7 +307,7 @@ def _closes(store: Store, row: StudyRow) -> Iterator[CloseRow]:
 
 
 def _replace(connection: Any, table: str, target: Path) -> None:
-    """Write a table as a file that is there whole or not at all, and durable when this returns."""
+    """Write a table as a file, atomically; the file is durable when this returns."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=target.parent)
     os.close(handle)
     partial = Path(name)

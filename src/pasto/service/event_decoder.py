@@ -58,7 +58,7 @@ class MetricEvent(msgspec.Struct, tag_field="type", tag="metric", forbid_unknown
 class ExposureCounts(
     msgspec.Struct, tag_field="type", tag="exposure_counts", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """What a sender decided under one policy so far, by candidate."""
+    """Decisions of a sender under one policy so far, by candidate."""
 
     id: Id
     source: Source
@@ -72,13 +72,13 @@ Event = ExposureEvent | MetricEvent | ExposureCounts
 
 
 class RejectedEvent(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """An event that was not taken, and why."""
+    """Rejected event, with the reason."""
 
     index: int
     id: str | None
     reason: str
     source: str | None = None
-    """Of the sender, as far as the event says it."""
+    """Name of the sender, if the event has it."""
     sequence: int | None = None
 
 
@@ -90,8 +90,8 @@ _ARRAY = msgspec.json.Decoder(list[Event])
 _BATCH = msgspec.json.Decoder(_Batch)
 _ONE = msgspec.json.Decoder(Event)
 
-_CURES = {
-    "type": "it says what the event is: exposure, metric or exposure_counts",
+_FIXES = {
+    "type": "it must be exposure, metric or exposure_counts",
     "id": "an id has 1 to 128 characters and is unique for the study's life",
     "unit": "a unit has 1 to 256 characters; hash a longer one",
     "version": "it is the version of the policy that the unit was served by, a whole number",
@@ -103,7 +103,7 @@ _CURES = {
     "sequence": "it is a whole number that counts the sender's events",
     "assigned": "it maps candidates' names to whole numbers",
     "dropped": "it maps candidates' names to whole numbers",
-    "propensity": "leave it out: propensities are looked up by version and unit, never believed",
+    "propensity": "leave it out: propensities are computed from version and unit, never taken from an event",
 }
 
 _FORMER_TYPES = {"tally": "exposure_counts"}
@@ -111,15 +111,15 @@ _FORMER_TYPES = {"tally": "exposure_counts"}
 
 
 def decode_events(body: bytes, *, lines: bool = False) -> list[Event | RejectedEvent]:
-    """Read a batch: a JSON array, an object with `events`, or one object a line.
+    """Read a batch: a JSON array, an object with `events`, or one object per line.
 
-    What cannot be read as an event is a Refusal in its place; BadInput where there is no batch to be seen at all.
+    An item that is not an event becomes a RejectedEvent in its place. InputError if the body is not a batch.
 
     >>> body = b'[{"type": "exposure", "id": "1", "unit": "ann", "version": 3, "candidate": "a"}, {"type": "click"}]'
     >>> decode_events(body)[1].reason
-    "type is 'click'; it says what the event is: exposure, metric or exposure_counts"
+    "type is 'click'; it must be exposure, metric or exposure_counts"
     """
-    # A NUL can only come escaped, and PostgreSQL keeps none; the slow path finds which event has it.
+    # A NUL can only come escaped, and PostgreSQL cannot store it; the slow path finds the event that has it.
     if b"\\u0000" not in body:
         try:
             if lines:
@@ -129,17 +129,17 @@ def decode_events(body: bytes, *, lines: bool = False) -> list[Event | RejectedE
             return list(_ARRAY.decode(body))
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             pass
-    return [_converted(place, item) for place, item in enumerate(_items(body, lines))]
+    return [_to_event(place, item) for place, item in enumerate(_items(body, lines))]
 
 
-class _Unreadable(msgspec.Struct):
-    """A line that is no JSON."""
+class _JsonError(msgspec.Struct):
+    """Line that is not JSON."""
 
     problem: str
 
 
 def _items(body: bytes, lines: bool) -> list[Any]:
-    """The batch's items, however bad each may be; Python's reader takes NaN, so that only its event is refused."""
+    """Return the items of a batch, valid or not; Python's decoder accepts NaN, so that only its event is rejected."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -147,50 +147,50 @@ def _items(body: bytes, lines: bool) -> list[Any]:
     if lines:
         return [_line(line) for line in text.split("\n") if line.strip()]
     try:
-        found = json.loads(text, parse_int=_whole)
+        items = json.loads(text, parse_int=_read_integer)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the body is no JSON: {_shortly(error)}") from error
-    if isinstance(found, dict):
-        if set(found) != {"events"}:
-            names = ", ".join(sorted(map(repr, found))[:5])
+    if isinstance(items, dict):
+        if set(items) != {"events"}:
+            names = ", ".join(sorted(map(repr, items))[:5])
             raise InputError(
                 f"the body is an object with {names or 'nothing'}; it must hold `events`, and nothing else"
             )
-        found = found["events"]
-    if not isinstance(found, list):
+        items = items["events"]
+    if not isinstance(items, list):
         raise InputError('the body must be an array of events, or {"events": [...]}')
-    return found
+    return items
 
 
 def _line(text: str) -> Any:
     try:
-        return json.loads(text, parse_int=_whole)
+        return json.loads(text, parse_int=_read_integer)
     except (ValueError, RecursionError) as error:
-        return _Unreadable(_shortly(error))
+        return _JsonError(_shortly(error))
 
 
-def _converted(place: int, item: Any) -> Event | RejectedEvent:
-    if isinstance(item, _Unreadable):
+def _to_event(place: int, item: Any) -> Event | RejectedEvent:
+    if isinstance(item, _JsonError):
         return RejectedEvent(place, None, f"the line is no JSON: {item.problem}")
     try:
         event: Event = msgspec.convert(item, Event)
     except msgspec.ValidationError as error:
-        return _refusal(place, item, _reason(str(error), item))
+        return _reject(place, item, _reason(str(error), item))
     except RecursionError:
-        return _refusal(place, item, "the event is nested too deep; its fields are flat")
+        return _reject(place, item, "the event is nested too deep; its fields are flat")
     except UnicodeEncodeError:
-        return _refusal(place, item, "the event holds half a surrogate pair, which cannot be kept; leave it out")
-    if (bad := _unsound(item)) is not None:
-        return _refusal(place, item, f"{bad} holds a NUL or half a surrogate pair, which cannot be kept; leave it out")
+        return _reject(place, item, "the event holds half a surrogate pair, which cannot be kept; leave it out")
+    if (bad := _find_bad_text(item)) is not None:
+        return _reject(place, item, f"{bad} holds a NUL or half a surrogate pair, which cannot be kept; leave it out")
     return event
 
 
-def _refusal(place: int, item: Any, reason: str) -> RejectedEvent:
-    """Refuse an item, with the id and number that it has if they can be read."""
+def _reject(place: int, item: Any, reason: str) -> RejectedEvent:
+    """Return an item as rejected, with its id, source and position if they can be read."""
 
     def name(field: str) -> str | None:
         given = item.get(field) if isinstance(item, dict) else None
-        return given if isinstance(given, str) and 0 < len(given) <= 128 and _sound(given) else None
+        return given if isinstance(given, str) and 0 < len(given) <= 128 and _is_storable(given) else None
 
     given = item.get("sequence") if isinstance(item, dict) else None
     # The sequence of exposure_counts counts those alone, not events.
@@ -203,41 +203,41 @@ _PATH = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", re.DOTALL)
 
 
 def _reason(message: str, item: Any) -> str:
-    """What a decoder complains of, in the event's own words and with the cure."""
+    """Return the message of the decoder with the name of the field and the fix."""
     match = _PATH.fullmatch(message)
     what, path = (match[1], match[2] or "") if match else (message, "")
     field = path.lstrip(".").split(".")[0].split("[")[0]
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what, re.DOTALL):
         name = unknown[1][:40]
-        return f"{name} is no field of an event; {_CURES.get(name, 'leave it out')}"
+        return f"{name} is no field of an event; {_FIXES.get(name, 'leave it out')}"
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
-        return f"{missing[1]} is missing; {_CURES.get(missing[1], 'add it')}"
+        return f"{missing[1]} is missing; {_FIXES.get(missing[1], 'add it')}"
     if not field:
         return f"an event is a JSON object: {what[0].lower()}{what[1:]}"
     if field == "type" and isinstance(item, dict):
         if (name := _FORMER_TYPES.get(str(item.get("type")))) is not None:
             return f"type is {item['type']!r}, which is now called {name!r}; update the client that sends it"
-        return f"type is {repr(item.get('type'))[:40]}; {_CURES['type']}"
-    return f"{field}: {what[0].lower()}{what[1:]}; {_CURES.get(field, 'mend or leave it out')}"
+        return f"type is {repr(item.get('type'))[:40]}; {_FIXES['type']}"
+    return f"{field}: {what[0].lower()}{what[1:]}; {_FIXES.get(field, 'mend or leave it out')}"
 
 
-def _whole(digits: str) -> int | float:
-    """A whole number of any length; beyond a double it is infinite, and refused as such."""
+def _read_integer(digits: str) -> int | float:
+    """Read an integer of any length; beyond a double it is infinite, and rejected as such."""
     return int(digits) if len(digits) <= 400 else float("-inf" if digits[0] == "-" else "inf")
 
 
-def _unsound(item: dict[str, Any]) -> str | None:
-    """The first field with a text that cannot be kept."""
+def _find_bad_text(item: dict[str, Any]) -> str | None:
+    """Return the first field with a text that cannot be stored."""
     for name, value in item.items():
         texts = [value] if isinstance(value, str) else []
         if isinstance(value, dict):
             texts = [*value, *(inner for inner in value.values() if isinstance(inner, str))]
-        if not all(map(_sound, texts)):
+        if not all(map(_is_storable, texts)):
             return name
     return None
 
 
-def _sound(text: str) -> bool:
+def _is_storable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:

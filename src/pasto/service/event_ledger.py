@@ -13,7 +13,7 @@ from pasto.errors import StoreError
 from pasto.metrics import OTHER_SOURCES
 from pasto.service.close_record import CloseRecord, SenderRecord, SenderTotals
 from pasto.service.event_counts import EventCounts, PolicyCounts, SenderStream
-from pasto.service.rejections import rejected_events
+from pasto.service.rejections import read_rejected_events
 from pasto.store import RejectedPositions, Store
 from pasto.store.statements import LAST_SEQUENCE
 
@@ -101,7 +101,7 @@ class EventLedger:
                 "candidates": _lines(names, counts.candidates),
                 "versions": [self._version(version, names) for version in sorted(counts.versions)[-MAX_LISTED:]],
                 "senders": _senders(counts, self._store.list_rejections_by_source(self._study)),
-                "rejected": rejected_events(self._store, self._study),
+                "rejected": read_rejected_events(self._store, self._study),
                 **self._by_sender(counts, record, columns),
                 "late": {
                     "events": sum(sum(late.values()) for late in counts.late.values()),

@@ -1,4 +1,4 @@
-"""From events off the wire to rows of the store: everything is checked here, and nothing is believed."""
+"""Event validator: turns received events into rows of the store, and checks everything in them."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from pasto.store import EXPOSURE, METRIC, EventRow, SenderCounts
 from pasto_sdk.exposure_signature import sign_exposure
 from pasto_sdk.policy import PublishedPolicy
 
-LARGEST = 1e15
-"""As for anything measured: beyond it a double no longer tells neighbouring numbers apart."""
+MAX_NUMBER = 1e15
+"""Largest number that is accepted: beyond it the precision of a double is too coarse."""
 _NUMBERS = (int, float)
 _text = msgspec.json.Encoder(order="deterministic").encode
-"""Sorted: a retry that lists its fields in another order is still the same event."""
+"""Sorts fields: a retry with its fields in another order is the same event."""
 OWN_IDS = "served/"
-"""Before the ids of exposures that the service itself logs; nobody else may use them."""
+"""Prefix of the ids of exposures that the service itself logs; senders must not use it."""
 
 
 @dataclass(slots=True)
 class ValidatedBatch:
-    """A batch parted into what is kept and what is not."""
+    """Batch split into rows to store and rejected events."""
 
     rows: list[EventRow] = field(default_factory=list)
     indexes: list[int] = field(default_factory=list)
-    """Of the rows, in the batch."""
-    tallies: list[SenderCounts] = field(default_factory=list)
-    refused: list[RejectedEvent] = field(default_factory=list)
+    """Index of each row in the batch."""
+    sender_counts: list[SenderCounts] = field(default_factory=list)
+    rejected: list[RejectedEvent] = field(default_factory=list)
     hidden: list[RejectedEvent] = field(default_factory=list)
-    """Events that do not count and are answered as if they did, with the reason that reports give."""
-    hidden_tallies: int = 0
-    """Tallies among them; they are not stored."""
+    """Events that do not count but are answered as if they did, with the reason for the report."""
+    hidden_counts: int = 0
+    """Exposure counts among them; they are not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class _WrongCandidate:
-    """An event whose candidate is not what its policy draws: the reason, and the row that excludes it.
+    """Event whose candidate is not the one that its policy draws: the reason, and its excluded row.
 
-    A tally of a candidate that its policy does not serve has no row.
+    Exposure counts of a candidate that the policy does not serve have no row.
     """
 
     reason: str
@@ -56,13 +56,13 @@ class _WrongCandidate:
         return self.reason
 
 
-def needs(spec: StudySpec) -> Mapping[str, tuple[tuple[str, bool], ...]]:
-    """By event name: the fields that metrics read numbers from, and whether every such event must have them.
+def required_fields(spec: StudySpec) -> Mapping[str, tuple[tuple[str, bool], ...]]:
+    """Return by event name the fields from which metrics read numbers, and whether every such event must have them.
 
-    A field that is only read under a condition may be missing where the condition may not hold.
+    A field that is only read under a condition may be missing.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
-    >>> needs(read_spec(EXAMPLE, "yaml"))
+    >>> required_fields(read_spec(EXAMPLE, "yaml"))
     {'watch': (('seconds', True),), 'like': (), 'view': ()}
     """
     found: dict[str, dict[str, bool]] = {}
@@ -75,10 +75,10 @@ def needs(spec: StudySpec) -> Mapping[str, tuple[tuple[str, bool], ...]]:
 
 
 class EventValidator:
-    """Checks the events of one study.
+    """Validator of the events of one study.
 
-    An exposure's candidate must be what its policy draws for its unit, which is drawn again here: so neither arm nor
-    propensity is ever taken from the wire, and nothing forged can be told from a mistake, because both are refused.
+    An exposure's candidate must be the one that its policy draws for its unit. It is drawn again here, so neither arm
+    nor propensity is ever taken from a sender; a forged exposure is rejected like a mistaken one.
     """
 
     def __init__(self, board: PolicyCache, standing: StudySnapshot, signing_key: str | None = None) -> None:
@@ -86,18 +86,18 @@ class EventValidator:
         self._standing = standing
         self._signing_key = signing_key
         """None if the study takes unsigned exposures."""
-        self._needs = needs(standing.spec)
+        self._required_fields = required_fields(standing.spec)
         rows = standing.spec.candidates
         self._names = frozenset(rows.names) if isinstance(rows, Candidates) else frozenset()
 
-    def sift(self, events: Sequence[Event | RejectedEvent], *, hides_draw: bool = False) -> ValidatedBatch:
-        """Part a batch; every refusal has its event's place and a reason.
+    def validate(self, events: Sequence[Event | RejectedEvent], *, hides_draw: bool = False) -> ValidatedBatch:
+        """Split a batch; every rejection has the index of its event and a reason.
 
-        With `hides_draw`, an event with a wrong candidate is stored as excluded instead: its answer, and that of the
-        same event sent again, are those of a right one.
+        With `hides_draw`, an event with a wrong candidate is stored as excluded instead: its answer, and that of a
+        repeat, are those of a correct one.
         """
-        sifted = ValidatedBatch()
-        rows, indexes, refused = sifted.rows, sifted.indexes, sifted.refused
+        batch = ValidatedBatch()
+        rows, indexes, rejected = batch.rows, batch.indexes, batch.rejected
         policies: dict[int, PublishedPolicy | None] = {}
         for index, event in enumerate(events):
             kind = type(event)
@@ -107,32 +107,34 @@ class EventValidator:
             elif kind is MetricEvent:
                 result = self._measurement(event, policies)  # type: ignore[arg-type]
             elif kind is ExposureCounts:
-                result = self._tally(event, policies)  # type: ignore[arg-type]
+                result = self._counts(event, policies)  # type: ignore[arg-type]
             else:
-                refused.append(event)  # type: ignore[arg-type]
+                rejected.append(event)  # type: ignore[arg-type]
                 continue
             if type(result) is EventRow and not result[0].startswith(OWN_IDS):
                 rows.append(result)
                 indexes.append(index)
             elif type(result) is SenderCounts:
-                sifted.tallies.append(result)
+                batch.sender_counts.append(result)
             elif (
                 type(result) is _WrongCandidate
                 and hides_draw
                 and (result.row is None or not result.row.id.startswith(OWN_IDS))
             ):
                 if result.row is None:
-                    sifted.hidden_tallies += 1
+                    batch.hidden_counts += 1
                 else:
                     rows.append(result.row)
                     indexes.append(index)
-                sifted.hidden.append(RejectedEvent(index, event.id, result.reason))  # its number came: the row has it
+                batch.hidden.append(
+                    RejectedEvent(index, event.id, result.reason)
+                )  # without its position, which the row has
             else:
                 if type(result) is EventRow or (type(result) is _WrongCandidate and hides_draw):
                     result = f"id begins with {OWN_IDS!r}, as only those of the service itself do; choose another id"
                 sequence = None if kind is ExposureCounts else event.sequence
-                refused.append(RejectedEvent(index, event.id, str(result), event.source, sequence))
-        return sifted
+                rejected.append(RejectedEvent(index, event.id, str(result), event.source, sequence))
+        return batch
 
     def _exposure(
         self, event: ExposureEvent, policies: dict[int, PublishedPolicy | None]
@@ -171,18 +173,18 @@ class EventValidator:
     def _measurement(
         self, event: MetricEvent, policies: dict[int, PublishedPolicy | None]
     ) -> EventRow | str | _WrongCandidate:
-        required = self._needs.get(event.name)
+        required = self._required_fields.get(event.name)
         if required is None:
-            known = ", ".join(map(repr, sorted(self._needs)))
+            known = ", ".join(map(repr, sorted(self._required_fields)))
             return f"name is {event.name!r}, which no metric of this study reads; its metrics read {known}"
         fields = event.fields
         for value in fields.values():
-            if type(value) in _NUMBERS and not -LARGEST <= value <= LARGEST:  # type: ignore[operator]
-                return _unfit(fields)
+            if type(value) in _NUMBERS and not -MAX_NUMBER <= value <= MAX_NUMBER:  # type: ignore[operator]
+                return _describe_large_number(fields)
         for name, always in required:
             found = fields.get(name)
             if type(found) not in _NUMBERS and (always or found is not None):
-                return _unlike_a_number(event, name, found)
+                return _describe_missing_number(event, name, found)
         version, arm, candidate, excluded = event.version, None, None, 0
         if version is not None:
             policy = policies[version] if version in policies else self._policy(version, policies)
@@ -227,7 +229,7 @@ class EventValidator:
             event.sequence,
         )
 
-    def _tally(
+    def _counts(
         self, event: ExposureCounts, policies: dict[int, PublishedPolicy | None]
     ) -> SenderCounts | str | _WrongCandidate:
         version = event.version
@@ -236,13 +238,13 @@ class EventValidator:
             return self._unknown(version)
         for name in (*event.assigned, *event.dropped):
             if policy is not None and name not in policy.named:
-                reason = f"a tally counts candidate {name[:40]!r}, which version {version} does not serve"
+                reason = f"exposure_counts has candidate {name[:40]!r}, which version {version} does not serve"
                 return _WrongCandidate(reason, None)
         assigned, dropped = _text(event.assigned).decode(), _text(event.dropped).decode()
         return SenderCounts(event.source, version, event.sequence, assigned, dropped)
 
     def _excluded(self, event: ExposureEvent, policy: PublishedPolicy | None) -> EventRow | str:
-        """A unit that was served by fallback or override: kept and counted, never learned from."""
+        """Return the row of a fallback or an override: stored and counted, not analysed."""
         if policy is None and (event.version or not event.fallback):
             return self._unknown(event.version)
         cell = None if policy is None else policy.named.get(event.candidate)
@@ -254,7 +256,7 @@ class EventValidator:
         )
 
     def _check_signature(self, event: ExposureEvent, key: str) -> str | None:
-        """Return what is wrong with an exposure's signature; None if it is valid."""
+        """Return the problem of an exposure's signature; None if it is valid."""
         if event.signature is None:
             return (
                 "signature is missing, and this study takes signed exposures only; send them with an SDK whose key has "
@@ -280,7 +282,7 @@ class EventValidator:
 
 
 def check_open(standing: StudySnapshot) -> None:
-    """WrongState for a study that takes no events: it has not begun, or is over."""
+    """Raise LifecycleError if a study takes no events: it has not started, or has ended."""
     row = standing.row
     if row.state not in SERVING:
         cure = "start it first" if row.state == "draft" else "it is over, and its log is closed"
@@ -288,27 +290,26 @@ def check_open(standing: StudySnapshot) -> None:
 
 
 def _mismatch(candidate: str, version: int, policy: PublishedPolicy) -> str:
-    shown = repr(candidate[:40])
+    name = repr(candidate[:40])
     if candidate not in policy.named:
-        return f"candidate is {shown}, which version {version} does not serve"
+        return f"candidate is {name}, which version {version} does not serve"
     return (
-        f"candidate is {shown}, which is not what version {version} draws for this unit; send what was drawn, or "
+        f"candidate is {name}, which is not what version {version} draws for this unit; send what was drawn, or "
         "mark it as override"
     )
 
 
-def _unfit(fields: Mapping[str, object]) -> str:
+def _describe_large_number(fields: Mapping[str, object]) -> str:
     name = next(
         name
         for name, value in fields.items()
-        if isinstance(value, _NUMBERS) and not isinstance(value, bool) and not -LARGEST <= value <= LARGEST
+        if isinstance(value, _NUMBERS) and not isinstance(value, bool) and not -MAX_NUMBER <= value <= MAX_NUMBER
     )
-    return (
-        f"fields.{name} is {str(fields[name])[:40]}; a number must be finite and at most {LARGEST:g}; send none instead"
-    )
+    value = str(fields[name])[:40]
+    return f"fields.{name} is {value}; a number must be finite and at most {MAX_NUMBER:g}; send none instead"
 
 
-def _unlike_a_number(event: MetricEvent, name: str, found: object) -> str:
+def _describe_missing_number(event: MetricEvent, name: str, found: object) -> str:
     if found is None:
         return f"fields.{name} is missing, which a metric reads from every {event.name!r}; send it as a number"
     return f"fields.{name} is {repr(found)[:40]}; a metric reads it as a number, so send one, without quotes"

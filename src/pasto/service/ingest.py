@@ -19,61 +19,63 @@ from pasto.store import CONFLICT_REASON, EXPOSURE, AppendResult, EventRow, Store
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
 
-REMEMBERED = 200_000
-"""Exposures of the service's own that are remembered, so as not to be written again."""
+MAX_CACHED_EXPOSURES = 200_000
+"""Latest exposures logged by the service itself that are cached, so that they are not written again."""
 
 
 class IngestPipeline:
-    """The way of every event into the store."""
+    """Path of every event into the store: validate, count rejections, append."""
 
     def __init__(self, store: Store, board: PolicyCache) -> None:
         self._store = store
         self._board = board
         self._rejections = RejectionCounter()
         self._signing_keys = SigningKeys(store)
-        self._sieves: dict[str, tuple[StudySnapshot, EventValidator]] = {}
+        self._validators: dict[str, tuple[StudySnapshot, EventValidator]] = {}
         self._exposed: OrderedDict[tuple[int, int, str], None] = OrderedDict()
         self._lock = Lock()
         self.failures: Counter[str] = Counter()
-        """Exposures of the service's own that were not kept, by study."""
+        """Exposures logged by the service itself that could not be stored, by study."""
 
     def ingest(
         self, name: str, events: Sequence[Event | RejectedEvent], key: str | None = None, *, hides_draw: bool = False
     ) -> Future[dict[str, Any]]:
-        """Take a batch that came with a key; the answer is there when what was accepted is durable."""
+        """Ingest a batch that came with an API key; the future is done when the accepted events are durable."""
         standing = self._board.standing(name)
         try:
             check_open(standing)
         except LifecycleError:  # another node may have started it just now
             standing = self._board.reread(name)
             check_open(standing)
-        sifted = self._sieve(name, standing).sift(events, hides_draw=hides_draw)
+        batch = self._validator(name, standing).validate(events, hides_draw=hides_draw)
         number = standing.row.number
-        rejected = self._rejections.take_new(number, [*sifted.refused, *sifted.hidden])
+        rejected = self._rejections.take_new(number, [*batch.rejected, *batch.hidden])
         rejections = self._rejections.count(number, rejected)
         answer: Future[dict[str, Any]] = Future()
-        answer.set_running_or_notify_cancel()  # the store owns the batch now, whoever stops waiting for it
-        taken = bool(sifted.rows or sifted.tallies or sifted.hidden_tallies)
+        answer.set_running_or_notify_cancel()  # not cancellable: the store owns the batch now
+        has_rows = bool(batch.rows or batch.sender_counts or batch.hidden_counts)
 
-        def kept(done: Future[AppendResult]) -> None:
+        def finish(done: Future[AppendResult]) -> None:
             error = done.exception()
             if error is not None:
                 self._rejections.forget(number, rejected)
-            if error is not None and taken:
+            if error is not None and has_rows:
                 answer.set_exception(error)
-            else:  # an answer that only rejects does not depend on its being counted
-                answer.set_result(_answer(sifted, None if error is not None else done.result()))
+            else:  # an answer with only rejections does not need their counts to be stored
+                answer.set_result(_answer(batch, None if error is not None else done.result()))
 
         if not events:
-            answer.set_result(_answer(sifted, None))
+            answer.set_result(_answer(batch, None))
             return answer
         try:
-            self._store.append_events(number, sifted.rows, sifted.tallies, rejections, key).add_done_callback(kept)
+            self._store.append_events(number, batch.rows, batch.sender_counts, rejections, key).add_done_callback(
+                finish
+            )
         except StoreError:
             self._rejections.forget(number, rejected)
-            if taken:
+            if has_rows:
                 raise
-            answer.set_result(_answer(sifted, None))
+            answer.set_result(_answer(batch, None))
         return answer
 
     def signing_key(self, standing: StudySnapshot) -> str:
@@ -83,7 +85,7 @@ class IngestPipeline:
     def expose(
         self, name: str, policy: PublishedPolicy, drawn: Iterable[tuple[str, Bucket]], key: str | None = None
     ) -> None:
-        """Log exposures that the service decided for the caller with a key: each policy and unit once."""
+        """Log exposures that the service decided for a caller, each policy and unit once."""
         version = policy.version
         rows: list[EventRow] = []
         exposed = self._exposed
@@ -97,18 +99,18 @@ class IngestPipeline:
                 place = (number, version, unit)
                 if place in exposed:
                     exposed.move_to_end(place)
-                elif "\0" in unit:  # which no store can keep
+                elif "\0" in unit:  # which no store can hold
                     self.failures[name] += 1
                 else:
                     exposed[place] = None
                     rows.append(EventRow(_identity(version, unit), EXPOSURE, unit, version, cell.arm, cell.candidate))
-            while len(exposed) > REMEMBERED:
+            while len(exposed) > MAX_CACHED_EXPOSURES:
                 exposed.popitem(last=False)
         if not rows:
             return
         try:
-            kept = self._store.append_events(number, rows, key=key)
-            kept.add_done_callback(lambda done: self._settle(name, number, rows, done))
+            appending = self._store.append_events(number, rows, key=key)
+            appending.add_done_callback(lambda done: self._settle(name, number, rows, done))
         except PastoError:
             self._forget(name, number, rows)
 
@@ -122,29 +124,31 @@ class IngestPipeline:
             for row in rows:
                 self._exposed.pop((number, row.version or 0, row.unit), None)
 
-    def _sieve(self, name: str, standing: StudySnapshot) -> EventValidator:
-        known = self._sieves.get(name)
-        if known is None or known[0] is not standing:
+    def _validator(self, name: str, standing: StudySnapshot) -> EventValidator:
+        cached = self._validators.get(name)
+        if cached is None or cached[0] is not standing:
             signing_key = self.signing_key(standing) if standing.spec.signed else None
-            known = self._sieves[name] = (standing, EventValidator(self._board, standing, signing_key))
-        return known[1]
+            cached = self._validators[name] = (standing, EventValidator(self._board, standing, signing_key))
+        return cached[1]
 
 
-def _answer(sifted: ValidatedBatch, appended: AppendResult | None) -> dict[str, Any]:
-    """Return what became of each event: accepted, duplicates and refused add up to the batch."""
+def _answer(batch: ValidatedBatch, appended: AppendResult | None) -> dict[str, Any]:
+    """Return the outcome of a batch: accepted, duplicate and rejected events add up to its size."""
     new = 0 if appended is None else sum(appended.new)
     conflicts = () if appended is None else appended.conflicts
-    refused = [(one.index, one.id, one.reason) for one in sifted.refused]
-    refused += [(sifted.indexes[place], sifted.rows[place].id, CONFLICT_REASON) for place in conflicts]
+    rejected = [(event.index, event.id, event.reason) for event in batch.rejected]
+    rejected += [(batch.indexes[place], batch.rows[place].id, CONFLICT_REASON) for place in conflicts]
     return {
-        "accepted": new + len(sifted.tallies) + sifted.hidden_tallies,
-        "duplicates": len(sifted.rows) - new - len(conflicts),
-        "rejected": [{"index": index, "id": event_id, "reason": reason} for index, event_id, reason in sorted(refused)],
+        "accepted": new + len(batch.sender_counts) + batch.hidden_counts,
+        "duplicates": len(batch.rows) - new - len(conflicts),
+        "rejected": [
+            {"index": index, "id": event_id, "reason": reason} for index, event_id, reason in sorted(rejected)
+        ],
     }
 
 
 def _identity(version: int, unit: str) -> str:
-    """The id of the service's own exposure of a unit: the same on every node."""
+    """Return the id of an exposure that the service itself logs: the same on every node."""
     plain = f"{OWN_IDS}{version}/{unit}"
     if len(plain) <= 128:
         return plain

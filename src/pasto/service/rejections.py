@@ -12,24 +12,24 @@ from pasto.service.event_decoder import RejectedEvent
 from pasto.store import RejectedPositions, RejectionReason, Rejections, Store
 
 MAX_REASONS = 50
-"""Different reasons of a study that one process keeps apart; further ones are counted together."""
+"""Most different reasons of a study in one process; further ones are counted together."""
 MAX_TEXTS = 1_000
-"""Different texts of one batch that are looked at, so that none takes long; further ones are counted together."""
+"""Most different texts of one batch that are grouped; further ones are counted together."""
 MAX_REASON_CHARACTERS = 300
-REMEMBERED_REJECTIONS = 50_000
-"""Rejected events that one process remembers, so that a batch that is sent again does not count them again."""
-SHOWN_REASONS = 5
+MAX_CACHED_REJECTIONS = 50_000
+"""Latest rejected events that one process caches, so that a repeated batch does not count them again."""
+MAX_REPORTED_REASONS = 5
 OTHER_REASONS = "other reasons"
 
 
 class RejectionCounter:
-    """Counts rejected events for the store.
+    """Counter of rejected events for the store.
 
     >>> counter = RejectionCounter()
     >>> counted = counter.count(
     ...     1, [RejectedEvent(0, "a", "version is 7", "web-1", 3), RejectedEvent(1, "b", "version is 8")]
     ... )
-    >>> [(row.reason, row.events) for row in counted.reasons], counted.numbers
+    >>> [(row.reason, row.events) for row in counted.reasons], counted.positions
     ([('version is 7', 2)], (RejectedPositions(source='web-1', events=1, first=3, last=3),))
     >>> again = [RejectedEvent(0, "a", "version is 7")]
     >>> counter.take_new(1, again) == again, counter.take_new(1, again)
@@ -42,7 +42,7 @@ class RejectionCounter:
         self._lock = Lock()
 
     def take_new(self, study: int, refused: Sequence[RejectedEvent]) -> list[RejectedEvent]:
-        """Return the rejections that are to be counted: each sender and id once, and every one without an id."""
+        """Return the rejections to count: each sender and id once, and every event without an id."""
         new: list[RejectedEvent] = []
         with self._lock:
             for refusal in refused:
@@ -52,7 +52,7 @@ class RejectionCounter:
                         continue
                     self._counted[key] = None
                 new.append(refusal)
-            while len(self._counted) > REMEMBERED_REJECTIONS:
+            while len(self._counted) > MAX_CACHED_REJECTIONS:
                 self._counted.popitem(last=False)
         return new
 
@@ -69,35 +69,38 @@ class RejectionCounter:
         reasons: dict[str, RejectionReason] = {}
         for place, (text, events) in enumerate(by_text.items()):
             kind, reason = self._kind(study, text) if place < MAX_TEXTS else (OTHER_REASONS, OTHER_REASONS)
-            known = reasons.get(kind, RejectionReason(kind, reason, 0))
-            reasons[kind] = RejectionReason(kind, known.reason, known.events + events)
-        places: defaultdict[str, list[int]] = defaultdict(list)
+            first = reasons.get(kind, RejectionReason(kind, reason, 0))
+            reasons[kind] = RejectionReason(kind, first.reason, first.events + events)
+        sequences: defaultdict[str, list[int]] = defaultdict(list)
         for refusal in refused:
             if refusal.source is not None and refusal.sequence is not None:
-                places[refusal.source].append(refusal.sequence)
-        numbers = (RejectedPositions(source, len(found), min(found), max(found)) for source, found in places.items())
-        return Rejections(tuple(reasons.values()), tuple(numbers))
+                sequences[refusal.source].append(refusal.sequence)
+        positions = [
+            RejectedPositions(source, len(group), min(group), max(group)) for source, group in sequences.items()
+        ]
+        return Rejections(tuple(reasons.values()), tuple(positions))
 
     def _kind(self, study: int, reason: str) -> tuple[str, str]:
-        """Return what a reason is counted under, and the reason as it can be stored."""
+        """Return the group of a reason, and the reason in a form that can be stored."""
         reason = reason[:MAX_REASON_CHARACTERS]
         if not reason.isprintable():
             reason = "".join(letter if letter.isprintable() else "?" for letter in reason)
         kind = re.sub(r"\d+", "#", reason)
-        known = self._kinds[study]
-        if kind not in known:
-            if len(known) >= MAX_REASONS:
+        kinds = self._kinds[study]
+        if kind not in kinds:
+            if len(kinds) >= MAX_REASONS:
                 return OTHER_REASONS, OTHER_REASONS
-            known.add(kind)
+            kinds.add(kind)
         return kind, reason
 
 
-def rejected_events(store: Store, study: int) -> dict[str, Any]:
-    """Return how many events of a study were rejected, with the commonest reasons, each in its first wording."""
+def read_rejected_events(store: Store, study: int) -> dict[str, Any]:
+    """Return the number of rejected events of a study and their most frequent reasons, each in its first wording."""
     rows = sorted(store.list_rejections_by_reason(study), key=lambda row: (-row.events, row.first_at))
     return {
         "events": sum(row.events for row in rows),
         "reasons": [
-            {"reason": row.reason, "events": row.events, "first_at": row.first_at} for row in rows[:SHOWN_REASONS]
+            {"reason": row.reason, "events": row.events, "first_at": row.first_at}
+            for row in rows[:MAX_REPORTED_REASONS]
         ],
     }

@@ -24,7 +24,7 @@ from pasto.service.ingest import IngestPipeline
 from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, read_horizon, target
 from pasto.service.policy_cache import PolicyCache
 from pasto.service.publisher import HOLDS
-from pasto.service.rejections import rejected_events
+from pasto.service.rejections import read_rejected_events
 from pasto.service.reports.builder import ReportBuilder
 from pasto.service.reports.confirmation_report import judge_missing_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
@@ -88,7 +88,7 @@ class Service:
         archive: Archive | None = None,
     ) -> None:
         self.store = store
-        self._archive = archive or Archive.beside(store)
+        self._archive = archive or Archive.of_store(store)
         self._notify = notify
         self.board = PolicyCache(store, monotonic)
         self._clock = clock
@@ -185,7 +185,7 @@ class Service:
         return {
             **study_overview(snapshot, self._study_clock.now(snapshot.row)),
             "source_problem": self.source_problem(name),
-            "rejected": rejected_events(self.store, snapshot.row.number),
+            "rejected": read_rejected_events(self.store, snapshot.row.number),
         }
 
     def source_problem(self, name: str) -> dict[str, Any] | None:

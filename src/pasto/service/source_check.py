@@ -23,11 +23,11 @@ from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 @dataclass(frozen=True, slots=True)
 class SourceCheck:
-    """What a check of a study's tables found; nothing is wrong with them."""
+    """Result of a successful check of a study's tables."""
 
     origin: str
     engine: str
-    """What reads the tables: "duckdb", "postgres" or "spark"."""
+    """Engine that reads the tables: "duckdb", "postgres" or "spark"."""
     tables: Mapping[str, Mapping[str, str] | None]
     """By table: the SQL type of each column; None for a folder without files yet."""
     warnings: tuple[str, ...]
@@ -39,7 +39,7 @@ class SourceCheck:
 
 
 def check_file(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a study file and the tables that it names, without a store; BadSpec says what is wrong.
+    """Check a study file and the tables that it names, without a store; raises SpecError with every problem.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> check_file(read_spec(EXAMPLE, "yaml").document)

@@ -1,4 +1,4 @@
-"""Health of studies' sources: whether a team's own tables could be read when a round was last measured."""
+"""Source health: the failures to read a team's tables when a round was last measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pasto.store import Store, StudyRow
 
 
 class SourceHealth:
-    """The last failure of each study's source, noted in the store so that every node and command can show it.
+    """Last failure of each study's source, stored so that every node and command can show it.
 
     >>> from pasto.store import open_store
     >>> store = open_store("memory:")
@@ -32,12 +32,12 @@ class SourceHealth:
         self._clock = clock
 
     def problem(self, row: StudyRow) -> dict[str, Any] | None:
-        """Return what is wrong with a study's source, in which round and since when; None if nothing is known."""
-        found: dict[str, Any] | None = json.loads(self._store.read_cache(_name(row)) or "null")
-        return found
+        """Return the problem of a study's source with its round and start; None if the source works."""
+        problem: dict[str, Any] | None = json.loads(self._store.read_cache(_name(row)) or "null")
+        return problem
 
     def record_failure(self, row: StudyRow, error: SourceError) -> None:
-        """Note why a round could not be measured; the time of the first failure in a row stays."""
+        """Store why a round could not be measured; the time of the first failure in a row stays."""
         before = self.problem(row)
         now = {
             "message": str(error),
@@ -48,12 +48,12 @@ class SourceHealth:
             self._write(row, json.dumps(now))
 
     def record_success(self, row: StudyRow) -> None:
-        """Note that a round was measured."""
+        """Store that a round was measured."""
         if self.problem(row) is not None:
             self._write(row, "null")
 
     def _write(self, row: StudyRow, text: str) -> None:
-        with suppress(StoreError):  # the failure itself is raised; a note of it must not hide it
+        with suppress(StoreError):  # the failure itself is raised, and must not be hidden by this one
             self._store.write_cache(_name(row), text)
 
 

@@ -23,11 +23,11 @@ POSTGRES = ("postgresql://", "postgres://")
 _DRIVERS = {"postgres": ("postgres", "PostgreSQL"), "spark": ("spark", "Spark"), "duckdb": ("serve", "files")}
 """By dialect: the extra that brings its driver, and what it reads."""
 CONNECT_SECONDS = 10
-"""How long a connection to a source may take, unless its address says otherwise."""
+"""Time limit to connect to a source, unless its address has one."""
 
 
 class OpenSource(NamedTuple):
-    """A source that can be asked."""
+    """Open source of a team."""
 
     connection: Any
     """A connection to DuckDB or PostgreSQL, or a Spark session."""
@@ -44,16 +44,16 @@ def measure_there(
     *,
     since: int | None = None,
 ) -> tuple[Moments, ...]:
-    """What a policy's units did, from a team's own tables; SourceError if they cannot be read or do not fit.
+    """Measure a policy's units in a team's own tables; SourceError if they cannot be read or do not fit.
 
-    `since` is the first version that deals units as the policy does, which covariates end before.
+    `since` is the first version that assigns units as the policy does; covariates end before it.
     """
     with open_source(source, environment) as opened:
         return measure_tables(*opened, policy, columns, since)
 
 
 def place_of(source: TeamSource, environment: Mapping[str, str] | None = None) -> str:
-    """Return where a source is, as the variable PASTO_SOURCE_NAME says.
+    """Return the address of a source, from the variable PASTO_SOURCE_NAME.
 
     That is postgresql://…, Spark's master or remote address, or a folder in which each table is a folder or file of
     Parquet or CSV.
@@ -70,7 +70,7 @@ def place_of(source: TeamSource, environment: Mapping[str, str] | None = None) -
 
 @contextmanager
 def open_source(source: TeamSource, environment: Mapping[str, str] | None = None) -> Iterator[OpenSource]:
-    """Open a source; whatever its engine raises meanwhile is a SourceError."""
+    """Open a source; errors of its engine are raised as SourceError."""
     place = place_of(source, environment)
     dialect = dialect_of(place)
     with explain_errors(source.origin, dialect):
@@ -126,23 +126,25 @@ def flatten(tables: TeamTables) -> TeamTables:
 
 
 def view_name(table: str) -> str:
-    """Return the name of a table's view: a dot would part a schema from a table."""
+    """Return the name of a table's view: a dot would separate a schema from a table."""
     return table.replace(".", "/")
 
 
 def _files(folder: Path, tables: TeamTables) -> dict[str, str]:
-    """Where each table's files are."""
-    found = {}
+    """Return the path of each table's files."""
+    paths = {}
     for name in (tables.exposures.table, *(table.table for table in tables.events)):
         files = find_files(folder, name)
         if files is None:
-            raise SourceError(f"the table {name!r} is no folder of {folder}, and no file of {' or '.join(FORMATS)}")
-        found[view_name(name)] = str(files)
-    return found
+            raise SourceError(
+                f"the table {name!r} is not a folder of {folder}, and not a file of {' or '.join(FORMATS)}"
+            )
+        paths[view_name(name)] = str(files)
+    return paths
 
 
 def _engine_errors(dialect: str) -> type[Exception]:
-    """Return the class of all errors of an engine's driver; MissingExtra if it is not installed."""
+    """Return the class of all errors of an engine's driver; MissingExtraError if it is not installed."""
     try:
         if dialect == "postgres":
             return importlib.import_module("psycopg").Error  # type: ignore[no-any-return]
