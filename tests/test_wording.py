@@ -20,7 +20,6 @@ NOT_YET = (
     "src/pasto/__main__.py",
     "src/pasto/sdk.py",
     "src/pasto/service/__init__.py",
-    "clients/python/",
 )
 """Prefixes of paths that still have to be reworded."""
 

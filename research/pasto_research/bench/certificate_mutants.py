@@ -102,11 +102,11 @@ class InverseVarianceModel:
         return precision, weighted
 
     def fade(self, factor: float) -> InverseVarianceModel:
-        """Weigh old rounds less."""
+        """Reduce the weight of old rounds."""
         return replace(self, precision=factor * self.precision, weighted=factor * self.weighted)
 
     def grow(self, count: int) -> InverseVarianceModel:
-        """Refuse: the benchmark's candidates are fixed."""
+        """Raise an error, because the benchmark's candidates are fixed."""
         raise NotImplementedError
 
     def share(self, kernels: Any, mixing: Any = None) -> InverseVarianceModel:
@@ -119,7 +119,7 @@ class InverseVarianceModel:
         return (np.eye(len(estimates)), estimates, variances)
 
     def points(self) -> tuple[FloatArray, FloatArray]:
-        """Each candidate by itself."""
+        """Return each candidate by itself."""
         diagonal = np.einsum("mkk->mk", self.precision)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(diagonal > 0, self.weighted / diagonal, 0.0), 1.0 / diagonal
@@ -130,7 +130,7 @@ class InverseVarianceModel:
         return self.noise
 
     def overdispersion(self) -> Overdispersion:
-        """Trust the stated errors."""
+        """Return no overdispersion: this mutant trusts the stated errors."""
         return Overdispersion(np.full(len(self.weighted), np.nan), 0.0)
 
     def posterior(self, features: FloatArray | None) -> JointPosterior:
@@ -158,7 +158,7 @@ class InverseVarianceModel:
         )
 
     def to_saved(self) -> dict[str, Any]:
-        """Refuse: the benchmark's studies are not saved."""
+        """Raise an error, because the benchmark's studies are not saved."""
         raise NotImplementedError
 
 

@@ -45,7 +45,7 @@ class Gaussian:
     relative: bool = False
 
     def scale(self, quality: FloatArray) -> FloatArray:
-        """Means spread evenly from low to high."""
+        """Return means spread evenly from low to high."""
         return self.low + (self.high - self.low) * quality
 
     def sample(self, mean: float, units: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -63,7 +63,7 @@ class Events:
     high: float
 
     def scale(self, quality: FloatArray) -> FloatArray:
-        """Rates spread evenly from low to high."""
+        """Return rates spread evenly from low to high."""
         return self.low + (self.high - self.low) * quality
 
     def sample(self, mean: float, units: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -82,7 +82,7 @@ class Amounts:
     sigma: float
 
     def scale(self, quality: FloatArray) -> FloatArray:
-        """Means a unit, spread evenly from low to high."""
+        """Return means a unit, spread evenly from low to high."""
         return self.low + (self.high - self.low) * quality
 
     def sample(self, mean: float, units: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -104,7 +104,7 @@ class Counts:
     shape: float
 
     def scale(self, quality: FloatArray) -> FloatArray:
-        """Means spread evenly from low to high."""
+        """Return means spread evenly from low to high."""
         return self.low + (self.high - self.low) * quality
 
     def sample(self, mean: float, units: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -180,7 +180,7 @@ class CertificateWorld:
         return WorldInstance(self, np.array(means), objective)
 
     def _latent(self, rng: np.random.Generator) -> FloatArray:
-        """Standard scores of every candidate, (1 + guardrails, candidates): guardrails compete with the goal."""
+        """Return standard scores of every candidate, (1 + guardrails, candidates): guardrails compete with the goal."""
         count = self.candidates
         if self.shape in ("smooth", "rough"):
             points = np.linspace(0.0, 1.0, count)
@@ -239,7 +239,7 @@ class WorldInstance:
         return mean + shift, covariance
 
     def _ratio_cell(self, truth: FloatArray, units: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Views are Poisson and gamma, likes a share of them that varies by unit."""
+        """Draw a ratio cell: views are Poisson and gamma, likes a share of them that varies by unit."""
         columns = [rng.normal(truth[0], 2.0, units)]
         for likes, views in zip(truth[1::2], truth[2::2], strict=True):
             view_counts = rng.poisson(views * rng.gamma(2.0, 0.5, units))

@@ -28,7 +28,7 @@ WAYS: dict[str, Structure | None] = {
 
 
 def climb(world: Landscape, way: str, *, rounds: int, seed: int) -> tuple[list[float], float, int]:
-    """r of the answer at each mark of one study, the seconds a round took, and how many points the last answer has."""
+    """Return r at each checkpoint of one study, the seconds per round, and the number of points of the last answer."""
     best, prices = world.best()
     _, single = world.single(prices)
     structure = WAYS[way]
@@ -59,7 +59,7 @@ def climb(world: Landscape, way: str, *, rounds: int, seed: int) -> tuple[list[f
 
 
 def surfaces(rng: np.random.Generator, places: FloatArray, waves: Sequence[int]) -> FloatArray:
-    """Three smooth random metrics over places (points, dimensions): slow waves in random directions, on [−1, 1]."""
+    """Return three smooth random metrics over places (points, dimensions): slow random waves on [−1, 1]."""
     slow = np.array(waves)
     directions = rng.standard_normal((3, len(slow), places.shape[1]))
     directions /= np.linalg.norm(directions, axis=2, keepdims=True)
@@ -74,7 +74,7 @@ def surfaces(rng: np.random.Generator, places: FloatArray, waves: Sequence[int])
 def geometry(
     shape: str, structure: Structure, *, studies: int, rounds: int, sigma: float = 0.5, progress: Progress | None = None
 ) -> list[float]:
-    """r at each mark, as a ratio of means, over random smooth worlds on fixed points where mixing is worth 0.2."""
+    """Return r at each checkpoint, as a ratio of means, over random smooth worlds in which mixing gains 0.2."""
     candidates, waves = FIXED[shape]
     objective = (
         pasto.maximize("goal").keep("first", at_least=0.5, penalty=5.0).keep("second", at_least=0.5, penalty=5.0)

@@ -51,7 +51,7 @@ class Coverage:
 
 
 def batches(studies: int, seed: int) -> Iterator[tuple[int, int]]:
-    """Sizes and seeds of batches that make up so many studies."""
+    """Return sizes and seeds of batches that make up so many studies."""
     for number in range(0, studies, BATCH):
         yield min(BATCH, studies - number), seed * 10_000 + number
 
@@ -130,7 +130,7 @@ def _pooled(cells: CellStatistics, place: int) -> tuple[FloatArray, FloatArray]:
 
 
 def sticky_coverage(studies: int, seed: int = 1, lift: float = 0.1) -> Coverage:
-    """Users who stay in their arm, a rate of likes over views; the mutant counts views."""
+    """Measure coverage for users who stay in their arm, with likes over views; the mutant counts views."""
     held, relative, errors, mutant = [], [], [], []
     for size, start in batches(studies, seed):
         drawn = sticky(size, start, lift=lift)
@@ -207,7 +207,7 @@ def alarms(
     good: int = 0,
     test: Test = "ours",
 ) -> Alarms:
-    """Breakers on metrics that lie `drop` standard deviations below their floor: "normal", "rare" (1 %) or "skewed".
+    """Return alarms of monitors on "normal", "rare" (1 %) or "skewed" metrics `drop` deviations below a floor.
 
     With `control`, the floor is 5 % below a control of that share. `declared` gives the range. The
     first `good` rounds lie 0.2 deviations above the floor, and delays count from there. Other tests are mutants: a
@@ -294,7 +294,7 @@ CAPPED_MEAN = 5.688404786881
 def _guarded(
     kind: str, rng: np.random.Generator, shape: tuple[int, int], units: int, drop: float, control: float | None
 ) -> tuple[CellStatistics, StopLevel]:
-    """Served units in cell 0, control in cell 1, and a floor that the served mean is `drop` deviations below."""
+    """Return served units in cell 0, control in cell 1, and a floor that the served mean is `drop` deviations below."""
     if kind == "normal":
         sizes = [units] if control is None else [round((1.0 - control) * units), round(control * units)]
         count = np.broadcast_to(np.array(sizes, dtype=float), (*shape, len(sizes)))

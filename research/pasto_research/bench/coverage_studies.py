@@ -85,7 +85,7 @@ def simulate(scene: Scene, studies: int, seed: int = 1) -> Studies:
 
 
 def _eager(means: FloatArray, served_units: FloatArray, sigma: float, floor: float) -> FloatArray:
-    """Shares that follow the pooled means steeply: the worst that a learner does to an estimate."""
+    """Return shares that follow the pooled means steeply: the worst that a learner does to an estimate."""
     heat = sigma / np.sqrt(np.maximum(served_units.mean(axis=1, keepdims=True), 1.0))
     shares = np.exp((means - means.max(axis=1, keepdims=True)) / heat)
     shares /= shares.sum(axis=1, keepdims=True)
@@ -93,7 +93,7 @@ def _eager(means: FloatArray, served_units: FloatArray, sigma: float, floor: flo
 
 
 def sticky(studies: int, seed: int = 1, *, users: int = 400, visits: float = 10.0, lift: float = 0.0) -> Studies:
-    """Confirmations in which users stay in their arm: one row a user, with columns of likes, views and squared likes.
+    """Return confirmations in which users stay in their arm: one row per user, with likes, views and squared likes.
 
     A user's taste is shared by all of the user's views, so views are not independent; the rate is likes over views.
     Cells are control, treated, and treated again; the third column is for a count of views.

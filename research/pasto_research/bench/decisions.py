@@ -15,7 +15,7 @@ from pasto_sdk.policy_document import BUCKET_TOTAL
 
 
 def rows(quick: bool) -> list[dict[str, Any]]:
-    """Microseconds a decision: ours, the bare hash and the peer, taking turns in one run.
+    """Return microseconds a decision: ours, the bare hash and the peer, taking turns in one run.
 
     >>> [row["case"] for row in rows(quick=True)][0]
     'decision, learning, 100 candidates'
@@ -80,7 +80,7 @@ def _row(case: str, unit: str, ours: float, beside: str, theirs: float, limit: f
 
 
 def _each(decide: Callable[[str], object], units: list[str]) -> float:
-    """Seconds a decision."""
+    """Return seconds a decision."""
     began = perf_counter()
     for unit in units:
         decide(unit)

@@ -23,7 +23,7 @@ NOISE = 1.0
 
 
 def lifts(rng: np.random.Generator, candidates: int = 20) -> FloatArray:
-    """Candidates' lifts over the baseline in percent, (metrics, candidates), the baseline first; metrics compete."""
+    """Return candidates' lifts over the baseline in percent, (metrics, candidates); the baseline is first."""
     watch = rng.uniform(-EFFECT, EFFECT, candidates)
     likes = -0.7 * watch + 0.7 * rng.uniform(-EFFECT, EFFECT, candidates)
     effects = np.array([watch, likes])
@@ -61,7 +61,7 @@ def gain(study: pasto.Study, effects: FloatArray) -> tuple[float, float]:
 def swings(
     contrast: Literal["percent"] | None, *, studies: int, rounds: int, progress: Progress | None = None
 ) -> float:
-    """r after learning through day and night: swings of ten times the candidates' effects, alike for all."""
+    """Return r after learning through daily swings of ten times the candidates' effects, equal for all."""
     reached, possible = 0.0, 0.0
     for number in range(studies):
         still = lifts(np.random.default_rng([number, 5]))
@@ -80,7 +80,7 @@ def swings(
 
 
 def turn(half_life: float | None, *, studies: int, rounds: int, progress: Progress | None = None) -> float:
-    """r at the end, if every candidate's effects are drawn again halfway."""
+    """Return r at the end, if every candidate's effects are drawn again halfway."""
     reached, possible = 0.0, 0.0
     for number in range(studies):
         rng = np.random.default_rng([number, 7])
@@ -100,7 +100,7 @@ def turn(half_life: float | None, *, studies: int, rounds: int, progress: Progre
 
 
 def measure(*, studies: int = 20, rounds: int = 96, progress: Progress | None = None) -> BenchmarkReport:
-    """Both worlds, each with and without what it needs."""
+    """Measure both worlds, each with and without the option that it needs."""
     rows: list[dict[str, Any]] = []
     contrasts: dict[str, Literal["percent"] | None] = {
         "metrics as they are": None,

@@ -42,7 +42,7 @@ class Optuna(Tally):
         self.trials: list[Any] = []
 
     def ask(self, parallel: int) -> Places:
-        """As many open trials as there are slots."""
+        """Return as many open trials as there are slots."""
         with _quiet():
             self.trials = [self.study.ask() for _ in range(parallel)]
             chosen = np.array([self._suggested(trial) for trial in self.trials], dtype=np.intp)
@@ -90,7 +90,7 @@ class Ax(SweepAdapter):
             self.experiment = _experiment(self.metrics, len(self.counts))
 
     def ask(self, parallel: int) -> Places:
-        """Draws from Ax's shares; a sweep until all candidates were seen, and when Ax finds none that could do."""
+        """Return draws from Ax's shares; a sweep until all are measured, or if Ax finds none feasible."""
         even = np.full(len(self.counts), 1.0 / len(self.counts))
         shares = self._shares() if self.counts.all() else None
         self.now = even if shares is None else shares
@@ -107,7 +107,7 @@ class Ax(SweepAdapter):
         return _alone(int(measured[np.lexsort((self.form.smooth(means), hard))[-1]]), len(self.counts))
 
     def _shares(self) -> FloatArray | None:
-        """(candidates,): the probability of being the best that may be; None if Ax calls all of them infeasible."""
+        """Return each candidate's probability to be the best feasible one; None if Ax calls all of them infeasible."""
         from ax.adapter.registry import Generators
         from ax.exceptions.model import ModelError
         from ax.utils.common.random import with_rng_seed
@@ -126,7 +126,7 @@ class Ax(SweepAdapter):
         return np.asarray(shares / shares.sum())
 
     def _data(self) -> Any:
-        """Each seen candidate's mean goal and slacks, with standard errors."""
+        """Return each seen candidate's mean goal and slacks, with standard errors."""
         from ax.core.data import Data, DataRow
 
         measured = np.flatnonzero(self.counts)
@@ -145,7 +145,7 @@ class Ax(SweepAdapter):
 
 
 def _experiment(metrics: list[str], count: int) -> Any:
-    """One running batch of all candidates: maximise the first metric, keep the others at zero or above."""
+    """Return one running batch of all candidates: maximise the first metric, keep the others at zero or above."""
     from ax.core.arm import Arm
     from ax.core.experiment import Experiment
     from ax.core.metric import Metric
@@ -185,7 +185,7 @@ def _alone(place: int, count: int) -> FloatArray:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Neither log lines nor warnings of other libraries in the middle of a progress bar."""
+    """Suppress log lines and warnings of other libraries during a progress bar."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -63,7 +63,7 @@ class CovariateCoverage:
 
 
 def covariate_coverage(target: str, studies: int, seed: int = 1, scene: Scene = SCENE) -> CovariateCoverage:
-    """Adjusted intervals of a target: "learner", "candidate" or "blend"."""
+    """Measure adjusted intervals of a target: "learner", "candidate" or "blend"."""
     held, relative, errors, less, mutant = [], [], [], [], []
     for size, start in batches(studies, seed):
         drawn = simulate(scene, size, start)
@@ -289,7 +289,7 @@ CHECKS: tuple[Callable[[int], Any], ...] = (
 
 
 def measure(*, studies: int = 2_000, progress: Progress | None = None) -> BenchmarkReport:
-    """Every check as a row."""
+    """Return every check as a row."""
     rows = []
     for number, check in enumerate(CHECKS):
         rows.append(check(studies))

@@ -94,7 +94,7 @@ class Tally:
         return self.now
 
     def means(self) -> FloatArray:
-        """Sample means; an unmeasured candidate counts like the worst one."""
+        """Return sample means; an unmeasured candidate counts like the worst one."""
         means = self.sums / np.maximum(self.counts, 1.0)
         measured = self.counts > 0
         if measured.all() or not measured.any():
@@ -109,7 +109,7 @@ class Tally:
         return solve_exact(self.form, self.means()).probabilities
 
     def drawn(self, parallel: int) -> Places:
-        """Independent draws from the distribution of now."""
+        """Return independent draws from the distribution of now."""
         edges = np.cumsum(self.now)
         places = np.searchsorted(edges, self.rng.random(parallel) * edges[-1], side="right")
         return np.asarray(places.clip(max=len(edges) - 1), dtype=np.intp)
@@ -147,7 +147,7 @@ class ScalarThompsonAdapter(Tally):
         self.squares = 0.0
 
     def tell(self, candidates: Places, metrics: FloatArray) -> None:
-        """Scalarise each measurement by itself."""
+        """Receive measurements and convert each to one number, f(û)."""
         super().tell(candidates, metrics)
         rewards = self.form.smooth(metrics)
         np.add.at(self.total, candidates, rewards)

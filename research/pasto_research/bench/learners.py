@@ -48,7 +48,7 @@ DRAWN = {
 
 
 def race_figure(courses: Mapping[str, Sequence[LearnerCourse]]) -> Figure:
-    """Relative gain r against rounds; 1 is the best blend, 0 the best single candidate."""
+    """Draw the relative gain r against rounds; 1 is the best blend, 0 the best single candidate."""
     columns = min(4, len(courses))
     rows = -(-len(courses) // columns)
     figure, panels = new_figure(columns, rows, width=3.6 * columns, height=3.1 * rows + 0.7)
@@ -134,7 +134,7 @@ class LearnerCourse:
         return np.asarray(self.gains.sum(axis=0) / (gap if gap > 0 else np.nan))
 
     def at(self, mark: int) -> float | None:
-        """r at one checkpoint; None where the race ended before it."""
+        """Return r at one checkpoint; None if the run ended before it."""
         return round(float(self.relative[self.marks.index(mark)]), 2) if mark in self.marks else None
 
     def rounds_to(self, level: float) -> int | None:
@@ -183,7 +183,7 @@ def race(
 def _shared_out(
     tasks: list[tuple[WorldFamily, str, int, tuple[int, ...], int]], workers: int
 ) -> Iterator[LearnerCourse]:
-    """Every task's course in order, from a few processes where there is more than one."""
+    """Return every task's course in order, from a few processes where there is more than one."""
     if workers <= 1:
         yield from map(_task, tasks)
         return
@@ -292,7 +292,7 @@ class Judge:
         self.single = max(self.value(one) for one in np.eye(self.truth.shape[1]))
 
     def value(self, shares: FloatArray) -> float:
-        """f, with a hard guardrail missed charged at twice its true price."""
+        """Return f, with a missed hard guardrail charged at twice its true price."""
         blended = self.truth @ shares
         missed = np.maximum(0.0, -self.form.slack(blended))
         return float(self.form.smooth(blended)) - float(self.prices @ missed)
@@ -333,7 +333,7 @@ def _gradients(
 
 
 def _lost(moment: RunRound) -> FloatArray:
-    """(runs,): what guardrails take away from the goal of the policy served."""
+    """Return the loss of the served policy to guardrails, (runs,)."""
     blended = (moment.running * moment.served[:, None, :]).sum(axis=-1)
     return np.asarray(moment.form.goal.value(blended) - moment.form.smooth(blended))
 

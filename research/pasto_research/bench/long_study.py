@@ -105,7 +105,7 @@ def grow(directory: Path, *, rounds: int, candidates: int, metrics: int = 3, uni
 
 
 def crowd(service: Service, units: int, metrics: int = 3) -> None:
-    """Units of the open round come, and are measured."""
+    """Send the units of the open round and their events."""
     policy = service.board.current(NAME)
     row = _study_row(service.store)
     rng = np.random.default_rng(policy.version)
@@ -228,7 +228,7 @@ PAGES = {
 def measure(
     ages: tuple[int, int] = AGES, candidates: int = CANDIDATES, units: int = UNITS, *, progress: Progress | None = None
 ) -> BenchmarkReport:
-    """Seconds of every close and page at two ages, and of a report whose size is promised."""
+    """Return seconds of every close and page at two ages, and of a report whose size is promised."""
     with ExitStack() as stack:
         places = [Path(stack.enter_context(TemporaryDirectory())) for _ in ages]
         clocks = []
@@ -276,7 +276,7 @@ def _row(
 
 
 def _closes(places: Sequence[Path], clocks: Sequence[Clock], units: int) -> list[tuple[float, float]]:
-    """Of each study the first close after a start, and the median of those behind it, the studies in turn.
+    """Time the first close of each study after a start, and the median of the next ones, the studies in turn.
 
     Closes differ, because the learner sometimes fits its kernels again; and in turn, so that other work of the machine
     falls on all of them alike.
@@ -295,7 +295,7 @@ def _closes(places: Sequence[Path], clocks: Sequence[Clock], units: int) -> list
 
 
 def _looks(directory: Path, clock: Clock, units: int) -> dict[str, tuple[float, float]]:
-    """Every page, the first time and after one more close."""
+    """Time every page, the first time and after one more close."""
     from pasto.dashboard import Dashboard
     from pasto.service.http.app import Application
     from pasto.service.settings import Settings
@@ -315,7 +315,7 @@ def _looks(directory: Path, clock: Clock, units: int) -> dict[str, tuple[float, 
 
 
 async def _ask(application: Any, path: str) -> None:
-    """One page, without a network."""
+    """Request one page, without a network."""
     place = "127.0.0.1"
     scope = {
         "type": "http",

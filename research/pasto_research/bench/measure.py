@@ -73,7 +73,7 @@ def row(work: str, size: int, own: Spent, raw: Spent | None = None, bytes_each: 
 
 
 def drawn(units: int, candidates: int = 1_000) -> dict[str, Any]:
-    """Every unit's candidate of many, drawn in DuckDB on two cores."""
+    """Return every unit's candidate of many, drawn in DuckDB on two cores."""
     policy = served(candidates)
     people = f"(SELECT printf('user-%09d', range) AS unit FROM range({units})) AS people"  # noqa: S608 -- a number
     query = f"SELECT count(*), sum(candidate) FROM ({assignment_query(policy, 'duckdb').query(people)})"  # noqa: S608
@@ -262,7 +262,7 @@ def _spark(folder: Path, policy: PublishedPolicy, size: int, known: tuple[Moment
 
 
 def _same(found: tuple[Moments, ...], known: tuple[Moments, ...]) -> None:
-    """Two engines measured the same, to nine digits."""
+    """Check that two engines measured the same, to nine digits."""
     for one, other in zip(found, known, strict=True):
         if (one.arm, one.candidate, one.units) != (other.arm, other.candidate, other.units):
             raise AssertionError("Spark found other cells than DuckDB")
@@ -272,7 +272,7 @@ def _same(found: tuple[Moments, ...], known: tuple[Moments, ...]) -> None:
 
 
 def _check(raw: list[Any], own: tuple[Moments, ...]) -> None:
-    """Both ways measured the same."""
+    """Check that both ways measured the same."""
     by_cell = {(row[0], row[1]): row for row in raw}
     if len(by_cell) != len(own):
         raise AssertionError("the query by hand found other cells")
@@ -295,7 +295,7 @@ def _apart(folder: Path, policy: PublishedPolicy, size: int) -> None:
 
 
 def _lake(folder: Path, text: str, size: int) -> None:
-    """Exposures of every unit and its events, in no order, as two Parquet files."""
+    """Write exposures and events of every unit, in random order, as two Parquet files."""
     _write(folder, PublishedPolicy.from_text(text), size)
 
 

@@ -41,23 +41,23 @@ def _forty_percent(rng: Rng, rounds: int) -> FloatArray:
 
 
 def _fourfold(rng: Rng, rounds: int) -> FloatArray:
-    """High or low in every round, four times apart."""
+    """Return levels that are high or low in every round, a factor of four apart."""
     return np.where(rng.random(rounds) < 0.5, 1.0, 1.0 / WORST_FALL)
 
 
 def _fourfold_once(rng: Rng, rounds: int) -> FloatArray:
-    """Calm for a while, then four times lower for good."""
+    """Return levels that are constant for a while, then four times lower."""
     return np.where(np.arange(rounds) < rng.integers(1, rounds), 1.0, 1.0 / WORST_FALL)
 
 
 def _days(rng: Rng, rounds: int) -> FloatArray:
-    """Hourly rounds, four times as much at noon as at midnight."""
+    """Return hourly rounds, four times as much at noon as at midnight."""
     hours = np.arange(rounds) + rng.integers(24)
     return np.asarray(np.exp(0.5 * np.log(WORST_FALL) * np.sin(2.0 * np.pi * hours / 24.0)))
 
 
 def _nights(rng: Rng, rounds: int) -> FloatArray:
-    """Hourly rounds that fall four times from one hour to the next, eight hours of the day."""
+    """Return hourly rounds that fall four times from one hour to the next, eight hours of the day."""
     hours = (np.arange(rounds) + rng.integers(24)) % 24
     return np.where(hours < 8, 1.0 / WORST_FALL, 1.0)
 
@@ -67,7 +67,7 @@ def _sized(low: int, high: int) -> Callable[[Rng, int], FloatArray]:
 
 
 def _few_at_night(rng: Rng, rounds: int) -> FloatArray:
-    """Hourly rounds of 4,000 units by day, and of 40 for eight hours of the night."""
+    """Return hourly rounds of 4,000 units by day, and of 40 for eight hours of the night."""
     hours = (np.arange(rounds) + rng.integers(24)) % 24
     return np.where(hours < 8, 40.0, 4000.0)
 

@@ -74,7 +74,7 @@ def measure(
 
 
 def by_hand(*, runs: int, rounds: int, candidates: int, parallel: int, seed: int = 1) -> np.ndarray:
-    """Algorithm 1 on synthetic B as one would write it for this one experiment; returns p̄_T, (runs, candidates).
+    """Run Algorithm 1 on synthetic B by a loop written for this experiment, and return p̄_T, (runs, candidates).
 
     >>> by_hand(runs=3, rounds=10, candidates=4, parallel=2).sum(axis=1).round(12)
     array([1., 1., 1.])

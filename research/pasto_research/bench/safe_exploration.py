@@ -37,7 +37,7 @@ class Journey:
 
 
 def world(rng: np.random.Generator, sigma: float, candidates: int = 30) -> World:
-    """Synthetic B with a baseline, the first candidate, that meets both guardrails and earns little."""
+    """Return synthetic B with a baseline, the first candidate, that meets both guardrails with a low goal."""
     objective = _objective()
     truth = rng.uniform(-1.0, 1.0, (3, candidates))
     truth[:, 0] = (0.0, 0.7, 0.7)

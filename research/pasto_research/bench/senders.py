@@ -113,7 +113,7 @@ def healthy_study(kind: Healthy, rng: Rng) -> bool:
 
 
 def _only_favourite(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
-    """Events of the highest number for one candidate, none for the others."""
+    """Return events of the highest number for one candidate, none for the others."""
     return np.where(drawn == 0, HIGHEST, 0.0)
 
 
@@ -123,7 +123,7 @@ def _like_others(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
 
 
 def _noisy(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
-    """Four fifths of one candidate's units at the highest number, and of the best one's at none."""
+    """Return four fifths of one candidate's units at the highest number, and of the best one's at none."""
     most = rng.random(len(drawn)) < 0.8
     honest = _honest(rng, drawn)
     return np.where((drawn == 0) & most, HIGHEST, np.where((drawn == 2) & most, 0.0, honest))

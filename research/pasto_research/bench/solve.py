@@ -68,7 +68,7 @@ def measure(
 
 
 def _compare(kind: str, candidates: int, problems: int, count: int) -> tuple[float, float, float]:
-    """Median milliseconds of ours and of HiGHS, and the median of their ratios."""
+    """Return median milliseconds of ours and of HiGHS, and the median of their ratios."""
     rng = np.random.default_rng([candidates, problems])
     stated = objective(kind)
     pairs = []
@@ -82,7 +82,7 @@ def _compare(kind: str, candidates: int, problems: int, count: int) -> tuple[flo
 
 
 def objective(kind: str) -> Objective:
-    """One goal and two guardrails, soft, hard or one of each.
+    """Return one goal and two guardrails, soft, hard or one of each.
 
     >>> print(objective("mixed"))
     maximize x, keep y >= 0.5 (penalty 5), keep z >= 0.5

@@ -29,7 +29,7 @@ class WorldFamily:
 
 
 def uniform(sigma: float, candidates: int = 100, guardrails: int = 2, *, hard: bool = False) -> Maker:
-    """Means uniform on [−1, 1], guardrails at 0.5: the paper's synthetic B with other sizes."""
+    """Return means uniform on [−1, 1], guardrails at 0.5: the paper's synthetic B with other sizes."""
     objective = _objective(guardrails, hard=hard)
 
     def make(rng: np.random.Generator) -> World:
@@ -39,7 +39,7 @@ def uniform(sigma: float, candidates: int = 100, guardrails: int = 2, *, hard: b
 
 
 def smooth(sigma: float, points: int = 100) -> Maker:
-    """Three smooth random functions of one parameter: sums of a few slow waves, scaled to [−1, 1]."""
+    """Return three smooth random functions of one parameter: sums of a few slow waves, scaled to [−1, 1]."""
     objective = _objective(2, hard=False)
     places = np.linspace(0.0, 1.0, points)
 

@@ -25,7 +25,7 @@ SURE = 1.96
 
 
 def run(size: Size) -> Outcome:
-    """Quotas on a replay of real logs, and those of the demonstration's simulated auctions."""
+    """Run quotas on a replay of real logs, and on the demo's simulated auctions."""
     if size.data is None:
         raise OptionError("ads needs data=, a directory with iPinYou's logs in it")
     sets = (learn(replayed(load(size.data), size), size), learn(simulated(size), size))

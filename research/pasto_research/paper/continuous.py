@@ -55,7 +55,7 @@ class Terrain:
     """Points looked at before."""
 
     def values(self, rows: Sequence[dict[str, Value]]) -> NDArray[np.float32]:
-        """(metrics, rows, users)."""
+        """Return the values of each user, (metrics, rows, users)."""
         for row in rows:
             key = tuple(row.values())
             if key not in self.known:
@@ -63,7 +63,7 @@ class Terrain:
         return np.stack([self.known[tuple(row.values())] for row in rows], axis=1)
 
     def truth(self, rows: Sequence[dict[str, Value]]) -> FloatArray:
-        """(metrics, rows)."""
+        """Return the means over users, (metrics, rows)."""
         return np.asarray(np.nanmean(self.values(rows), axis=2, dtype=np.float64))
 
 
@@ -103,7 +103,7 @@ def climb(terrain: Terrain, given: Space | Candidates, way: str, size: Size) -> 
 
 
 def run(size: Size) -> Outcome:
-    """Both spaces, each given as it is and as a grid."""
+    """Run both spaces, each as a space and as a grid."""
     if size.data is None:
         raise OptionError("continuous needs data=, a directory with MovieLens and KuaiRand in it")
     found = []
@@ -130,7 +130,7 @@ def run(size: Size) -> Outcome:
 
 
 def _movies(size: Size) -> Terrain:
-    """α between the two models of `pasto paper movielens`, soft as there."""
+    """Return the space of α between the two models of `pasto paper movielens`, with its soft guardrail."""
     parts = prepared(size)
     alphas = np.linspace(0.0, 1.0, 41 if size.quick else FINE)
     values = models(parts, "documentary", MOVIES, settings(size), size).values(alphas.tolist())
@@ -145,7 +145,7 @@ def _movies(size: Size) -> Terrain:
 
 
 def _feed(size: Size) -> Terrain:
-    """Three powers of `pasto paper content`, likes kept, in percent over the baseline."""
+    """Return the space of three powers of `pasto paper content`, with a guardrail on likes."""
     assert size.data is not None  # noqa: S101 -- run has looked
     earlier, later = load_feed(size.data)
     scores = predict(earlier, later, size.seed).scores

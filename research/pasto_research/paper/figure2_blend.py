@@ -76,7 +76,7 @@ def run(size: Size) -> Outcome:
 
 
 def problems(size: Size) -> list[Drawn]:
-    """Random problems, every mix of size and kind in turn: means uniform in [−1, 1], thresholds in [−0.5, 0.5].
+    """Return random problems, every mix of size and kind in turn: means uniform in [−1, 1], thresholds in [−0.5, 0.5].
 
     >>> [one.candidates for one in problems(Size(runs=3, rounds=1))]
     [2, 2, 2]

@@ -18,7 +18,7 @@ ROUNDS = f"rounds ({PARALLEL} draws each)"
 
 
 def gain_figure(levels: list[Level]) -> Figure:
-    """r against rounds: all of them, and close to the goal."""
+    """Draw r against rounds: all rounds, and those close to the goal."""
     sheet, (all_rounds, near) = figures.new_figure(columns=2, width=10.0)
     main, long = levels[0].main, levels[0].long
     for place, (level, colour) in enumerate(zip(levels, figures.COLOURS, strict=False)):
@@ -67,7 +67,7 @@ def runs_figure(levels: list[Level]) -> Figure:
 def _bars(
     axes: Any, trace: LearningTrace, y: FloatArray, error: FloatArray, place: int, colour: str, after: int = 0
 ) -> None:
-    """Error bars at a few round numbers of rounds, the levels side by side."""
+    """Draw error bars at a few numbers of rounds, the levels side by side."""
     leading = "1246" if after else "13"
     few = np.array([str(mark)[0] in leading and not str(mark)[1:].strip("0") for mark in trace.checkpoints])
     visible = few & (trace.checkpoints > after)

@@ -56,11 +56,11 @@ class Quotas:
         return self.outcomes.name
 
     def lift(self, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Percent over the baseline and its standard error over requests, (metrics,) each."""
+        """Return percent over the baseline and its standard error over requests, (metrics,) each."""
         return self.lead(shares, self.only(self.outcomes.baseline))
 
     def lead(self, shares: FloatArray, others: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """By how many percentage points one mixture is ahead of another, with its error, (metrics,) each."""
+        """Return the lead of one mixture over another in percentage points, with its error, (metrics,) each."""
         each = np.einsum("mku,k->mu", self.user_sample.values, shares - others)
         return each.mean(axis=1), each.std(axis=1, ddof=1) / sqrt(each.shape[1])
 

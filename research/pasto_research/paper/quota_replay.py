@@ -44,7 +44,7 @@ class Requests:
 
 
 def replayed(logs: tuple[Log, ...], size: Size, requests: int = 10_000) -> QuotaOutcomes:
-    """Requests replayed under every way to share out the quotas; the baseline is as even as whole numbers allow."""
+    """Return requests replayed under every split of the quotas; the baseline is the most even split."""
     modules = (*(f"c{log.campaign}" for log in logs), COLD)
     candidates = shares_of(modules)
     found = retrieve(logs, QUICK if size.quick else requests, np.random.default_rng([size.seed, 4]))
@@ -56,7 +56,7 @@ def replayed(logs: tuple[Log, ...], size: Size, requests: int = 10_000) -> Quota
 
 
 def shares_of(modules: tuple[str, ...]) -> Candidates:
-    """Every way to share the total out in whole numbers.
+    """Return every way to share the total out in whole numbers.
 
     >>> len(shares_of(("c1", "c2", "cold")))
     28
@@ -104,7 +104,7 @@ def _warm(log: Log, known: Any, requests: int, rng: np.random.Generator) -> tupl
 def _cold(
     logs: tuple[Log, ...], cold: list[Any], requests: int, rng: np.random.Generator
 ) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """Nothing is known of a cold ad but its campaign's mean rate."""
+    """Draw cold ads, of which only the campaign's mean rate is known."""
     campaigns = np.repeat(np.arange(len(logs)), [int(fresh.sum()) for fresh in cold])
     prices = np.concatenate([log.prices[fresh] for log, fresh in zip(logs, cold, strict=True)])
     clicks = np.concatenate([log.clicks[fresh] for log, fresh in zip(logs, cold, strict=True)])

@@ -16,7 +16,7 @@ QUICK = 2_000
 
 
 def simulated(size: Size, users: int = 20_000) -> QuotaOutcomes:
-    """Users with the same ads to choose from under every candidate, so that candidates differ by nothing else.
+    """Return users with the same ads to choose from under every candidate, so that candidates differ by nothing else.
 
     All users are shown equally many ads: rates of clicks and cold starts go by their sums.
 

@@ -44,7 +44,7 @@ def _kept(pairs: Interactions, size: Size) -> Interactions:
 
 
 def found(directory: Path) -> tuple[Interactions, ...]:
-    """Every Amazon data set in the directory itself or in the ones right below it."""
+    """Return every Amazon data set in the directory itself or in the ones right below it."""
     places = (directory, *sorted(path for path in directory.glob("*") if path.is_dir()))
     return tuple(load(place) for place in places if holds(place)) or (load(directory),)
 

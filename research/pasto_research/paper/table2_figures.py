@@ -22,7 +22,7 @@ LOOKS = {SLOW: ("D", figures.COLOURS[2]), "default learner": ("^", figures.COLOU
 
 
 def trade_off(one: Table2Replay) -> Figure:
-    """Both metrics for every α, with what is best: one panel soft, one hard."""
+    """Draw both metrics for every α with the best blend: one panel soft, one hard."""
     sheet, panels = figures.new_figure(columns=2, width=10.5, height=4.6)
     for axes, goal in zip(panels, (one.soft, one.hard), strict=True):
         _panel(axes, one, goal)
@@ -60,7 +60,7 @@ def _panel(axes: Axes, one: Table2Replay, goal: GuardrailVariant) -> None:
 
 
 def _closer(axes: Axes, points: FloatArray) -> None:
-    """Only the part of the curve around some points, (points, metrics)."""
+    """Zoom to the part of the curve around some points, (points, metrics)."""
     for limit, values in ((axes.set_ylim, points[:, 0]), (axes.set_xlim, points[:, 1])):
         room = 0.6 * max(float(np.ptp(values)), 0.01 * abs(float(values.mean())))
         limit(float(values.min()) - room, float(values.max()) + room)

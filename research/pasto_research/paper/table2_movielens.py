@@ -40,7 +40,7 @@ def prepared(size: Size) -> Split:
 
 
 def settings(size: Size) -> MultVaeSettings:
-    """Of both models.
+    """Return the settings of both models.
 
     >>> settings(Size(runs=1, rounds=1)).epochs
     100

@@ -86,7 +86,7 @@ class Table2Replay:
         return int(np.argmax(self.truth[0]))
 
     def lead(self, goal: GuardrailVariant) -> tuple[FloatArray, FloatArray]:
-        """Best blend less best single, and its standard error over users, (metrics,) each."""
+        """Return the best blend minus the best single α, and its standard error over users, (metrics,) each."""
         if goal.best.best_single is None:
             return np.full(2, np.nan), np.full(2, np.nan)
         shares = np.array(goal.best.probabilities)
@@ -112,12 +112,12 @@ class Models:
     size: Size
 
     def values(self, alphas: list[float]) -> NDArray[np.float32]:
-        """Each user's metrics at every α, (metrics, alphas, users), computed once."""
+        """Return each user's metrics at every α, (metrics, alphas, users), computed once."""
         key = {**self.key, "alphas": alphas, "prices": fingerprint(self.split.pairs.worth[self.worth])}
         return Cache(self.size.cache).arrays("mixed", key, lambda: {"values": self._mixed(alphas)})["values"]
 
     def baselines(self) -> dict[str, NDArray[np.float64]]:
-        """Both metrics of popularity and EASE."""
+        """Return both metrics of popularity and EASE."""
         return Cache(self.size.cache).arrays("baselines", self.key, lambda: _baselines(self.split, self.wanted))
 
     def _mixed(self, alphas: list[float]) -> NDArray[np.float32]:
@@ -259,7 +259,7 @@ def _both(
 
 
 def _scaled(weights: csr_array) -> csr_array:
-    """With a mean weight of one, so that the likelihood stands to the KL term as it does for plain ones."""
+    """Scale weights to a mean of one, so that the likelihood and the KL term are balanced as without weights."""
     found = weights.copy()
     found.data = found.data / found.data.mean()
     return found

@@ -167,7 +167,7 @@ def _sanity(one: Table2Replay) -> Table:
 
 
 def _results(one: Table2Replay, printed: PaperNumbers) -> Table:
-    """As the paper's Table 2, once soft and once hard."""
+    """Return the paper's Table 2, with a soft and with a hard guardrail."""
     rows: list[tuple[str | float | None, ...]] = []
     for goal in (one.soft, one.hard):
         word = _kind(goal)
@@ -192,7 +192,7 @@ def _results(one: Table2Replay, printed: PaperNumbers) -> Table:
 
 
 def _rounds(one: Table2Replay) -> Table:
-    """f of the learners' answers, soft; what the goal is and how often the guardrail is kept, hard."""
+    """Return f of the learners' answers (soft), or the goal and the share of repeats that meet the guardrail (hard)."""
     return tabulate(
         f"{one.split.pairs.name}: f of the answer (soft), {one.metrics[0]} and how often the guardrail is kept (hard)",
         [_course(one, goal, learned) for goal in (one.soft, one.hard) for learned in goal.learned],

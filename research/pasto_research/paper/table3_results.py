@@ -31,7 +31,7 @@ ASSUMED = (
 
 
 def build_outcome(found: Content, size: Size) -> Outcome:
-    """Claims, tables and figures."""
+    """Return claims, tables and figures."""
     return Outcome(
         name="content",
         title="Table 3: ensemble-sort weights on KuaiRand-Pure (the paper: an A/B test on a live platform)",
@@ -69,7 +69,7 @@ def build_outcome(found: Content, size: Size) -> Outcome:
 
 
 def lift(found: Content, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Percent over the baseline and its standard error over users, (metrics,) each, all three metrics."""
+    """Return percent over the baseline and its standard error over users, (metrics,) each, all three metrics."""
     gap = shares.copy()
     gap[found.baseline] -= 1.0
     each = np.einsum("mku,k->mu", found.user_sample.values, gap)
@@ -115,7 +115,7 @@ def _better(found: Content, aim: Aim) -> Claim:
 
 
 def _elsewhere(aim: Aim) -> Claim:
-    """Ahead by more than chance makes of one random half."""
+    """Claim a lead on the other half of the users that exceeds chance."""
     gap = aim.halves.difference.mean(axis=0)
     spread = aim.halves.difference.std(axis=0)
     others = ", ".join(
@@ -156,7 +156,7 @@ def _models(found: Content) -> Table:
 
 
 def _lifts(found: Content, aim: Aim) -> Table:
-    """As the paper's Table 3: percent over the baseline, with 95 % intervals."""
+    """Return the paper's Table 3: percent over the baseline, with 95 % intervals."""
     rows: list[tuple[str, ...]] = []
     if aim.best.best_single is not None:
         rows.append(
@@ -222,7 +222,7 @@ def _unseen(found: Content) -> Table:
 
 
 def _figure(found: Content) -> Figure:
-    """Likes against watch time for every set of weights, with what is best when likes are kept."""
+    """Draw likes against watch time for every set of weights, with the best blend under the guardrail on likes."""
     sheet, (axes,) = figures.new_figure()
     aim = found.aims[-1]
     time, like = found.user_sample.truth[0], found.user_sample.truth[1]

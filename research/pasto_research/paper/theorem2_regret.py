@@ -27,7 +27,7 @@ Curves = Mapping[str, Mapping[str, Mapping[str, Curve]]]
 
 
 def worlds(rounds: int) -> dict[str, World]:
-    """Example A as it is, with waves on its means, and with a ramp on top that ends after `rounds`.
+    """Return example A with constant means, with waves, and with waves and a ramp that ends after `rounds`.
 
     The waves have amplitude 1 and a period of 1,000 rounds, in opposite phase for the two arms; the ramp lifts y of the
     first arm by 2, so that more and more of it can be served.
@@ -84,7 +84,7 @@ def run(size: Size) -> Outcome:
 
 
 def best_fixed(world: World, marks: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """max_p Σ_{t ≤ T} f(V_t p) at each T, and the first arm's share in that p, for a world of two arms.
+    """Return max_p Σ_{t ≤ T} f(V_t p) at each T, and the first arm's share in that p, for a world of two arms.
 
     The sum is concave in that share, so its slope is followed down to its zero by sixty halvings: the share is exact to
     rounding, and the sum, flat there, all the more.
@@ -138,12 +138,12 @@ def _total(kind: str, trace: LearningTrace) -> FloatArray:
 
 
 def _ideal(moment: RunRound) -> FloatArray:
-    """f(V_t p_t)."""
+    """Return f(V_t p_t)."""
     return moment.value(moment.running, moment.served)
 
 
 def _seen(moment: RunRound) -> FloatArray:
-    """f(V̂_t p_t)."""
+    """Return f(V̂_t p_t)."""
     return moment.value(moment.estimate, moment.served)
 
 
@@ -196,7 +196,7 @@ def _constants_table(known: Mapping[str, Constants]) -> Table:
 
 
 def _scaled(curves: Curves) -> Figure:
-    """Every regret divided by √T: what grows like √T is level."""
+    """Draw every regret divided by √T; growth like √T is a horizontal line."""
     sheet, panels = figures.new_figure(columns=len(curves), rows=2, width=11.0, height=6.8)
     for row, (kind, title) in enumerate(REGRETS.items()):
         for column, (name, kinds) in enumerate(curves.items()):
@@ -217,7 +217,7 @@ def _scaled(curves: Curves) -> Figure:
 
 
 def _bounded(curves: Curves, ceilings: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
-    """Both regrets of the theorem's schedules under their bounds, where the truth stands still."""
+    """Draw both regrets of the theorem's schedules and their bounds, with constant means."""
     sheet, (axes,) = figures.new_figure()
     name = next(iter(curves))
     for kind, colour, shape in zip(REGRETS, figures.COLOURS, SHAPES, strict=False):

@@ -77,7 +77,7 @@ class Constants:
         )
 
     def factor(self, candidates: int) -> float:
-        """ln K + 4eG² + 32 (G_f² + G_U² L_f²) G_U² / G: what multiplies 1/√T in Theorem 1 and √T in Theorem 2.
+        """Return ln K + 4eG² + 32 (G_f² + G_U² L_f²) G_U² / G, the factor of 1/√T in Theorem 1 and of √T in Theorem 2.
 
         >>> Constants(gradient=2.0, slope=1.0, size=1.0, smoothness=1.0).factor(candidates=1)
         75.49...
@@ -89,7 +89,7 @@ class Constants:
 
 
 def convergence_bound(constants: Constants, candidates: int, rounds: int) -> float:
-    """Theorem 1: max_p f(μp) − E f(μ p̄_T) ≤ factor / √T, with ε_t = G/√t and γ = 1/√T.
+    """Return the bound of Theorem 1: max_p f(μp) − E f(μ p̄_T) ≤ factor / √T, with ε_t = G/√t and γ = 1/√T.
 
     On example A it is far above 19.01, the most that any blend can lose there.
 
@@ -103,7 +103,7 @@ def convergence_bound(constants: Constants, candidates: int, rounds: int) -> flo
 
 
 def regret_bound(constants: Constants, candidates: int, rounds: int) -> float:
-    """Theorem 2, first part: max_p Σ f(V_t p) − Σ E f(V_t p_t) ≤ factor · √T, where V_t is the mean truth so far.
+    """Return the bound of Theorem 2, part 1: max_p Σ f(V_t p) − Σ E f(V_t p_t) ≤ factor · √T.
 
     >>> regret_bound(Constants(gradient=2.0, slope=1.0, size=1.0, smoothness=1.0), candidates=1, rounds=100)
     754.9...
@@ -112,7 +112,7 @@ def regret_bound(constants: Constants, candidates: int, rounds: int) -> float:
 
 
 def empirical_regret_bound(constants: Constants, candidates: int, rounds: int) -> float:
-    """Theorem 2, second part: max_p Σ f(V_t p) − Σ E f(V̂_t p_t) ≤ (factor + 2 G_U²) · √T.
+    """Return the bound of Theorem 2, part 2: max_p Σ f(V_t p) − Σ E f(V̂_t p_t) ≤ (factor + 2 G_U²) · √T.
 
     >>> empirical_regret_bound(Constants(gradient=2.0, slope=1.0, size=1.0, smoothness=1.0), candidates=1, rounds=100)
     774.9...

@@ -145,7 +145,7 @@ class Shop:
         return totals
 
     def _weights(self) -> FloatArray:
-        """Weight of each kind in the score, (candidates, 3)."""
+        """Return the weight of each kind in the score, (candidates, 3)."""
         rows = [[float(row["popularity_weight"]), float(row["price_weight"])] for row in self.candidates]
         return np.array([[*row, RELEVANCE_WEIGHT] for row in rows])
 

@@ -122,7 +122,7 @@ def _is_pairs(path: Path) -> bool:
 
 
 def _rated(source: Source, items: dict[str, int]) -> Iterator[Block]:
-    """Ratings as CSV: reviewer, product, stars, time; in the edition of 2018 the product comes first."""
+    """Read ratings as CSV: reviewer, product, stars, time; in the edition of 2018 the product comes first."""
     rows = csv.reader(source.lines())
     first = list(islice(rows, 1_000))
     if first and not _is_number(first[0][2]):
@@ -165,7 +165,7 @@ def _prices(source: Source) -> Iterator[tuple[str, float]]:
 
 
 def _records(source: Source) -> Iterator[Mapping[str, Any]]:
-    """JSON lines; the edition of 2014 wrote Python's own quotes instead."""
+    """Read JSON lines; the edition of 2014 has Python literals instead."""
     for number, line in enumerate(source.lines(), start=1):
         if line.strip():
             try:
@@ -176,7 +176,7 @@ def _records(source: Source) -> Iterator[Mapping[str, Any]]:
 
 
 def _coded(rows: Iterator[tuple[str, str, float]], users: dict[str, int], items: dict[str, int]) -> Iterator[Block]:
-    """Identities as numbers, in the order of their first appearance."""
+    """Return identities as numbers, in the order of their first appearance."""
     while True:
         some = list(islice(rows, MANY))
         if not some:

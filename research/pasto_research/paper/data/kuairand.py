@@ -51,7 +51,7 @@ class History:
 
     @classmethod
     def of(cls, sequences: dict[str, Columns]) -> History:
-        """From pairs of a user and a video for each kind of sequence."""
+        """Return the features from pairs of a user and a video for each kind of sequence."""
         found: dict[str, dict[str, dict[int, float]]] = {}
         for key in ("user_id", "video"):
             counts = {kind: _counted(pairs[key]) for kind, pairs in sequences.items()}
@@ -90,7 +90,7 @@ def load(directory: str | Path) -> tuple[Impressions, Impressions]:
 
 
 def impressions(log: Columns, users: Columns, history: History) -> Impressions:
-    """Rows of the main feed with their features; nothing that is only known after the impression is among these."""
+    """Return rows of the main feed with their features; none is known only after the impression."""
     order = np.lexsort((log["video_id"], log["time_ms"], log["user_id"]))
     order = order[log["tab"][order] == FEED]
     row = {name: values[order] for name, values in log.items()}

@@ -23,7 +23,7 @@ class Split:
 
 
 def priced(pairs: Interactions, worth: str) -> Interactions:
-    """Only the items whose worth is known.
+    """Return only the items whose worth is known.
 
     >>> import numpy as np
     >>> both = Interactions("tiny", np.array([0, 0], np.int32), np.array([0, 1], np.int32), 1, 2,
@@ -52,7 +52,7 @@ def busiest(pairs: Interactions, count: int) -> Interactions:
 
 
 def core(pairs: Interactions, least: int = 5) -> Interactions:
-    """Users and items with at least so many pairs each, leaving out the others until none is left to leave out.
+    """Return users and items with at least so many pairs each, leaving out the others until none is left to leave out.
 
     >>> import numpy as np
     >>> some = Interactions("tiny", np.array([0, 0, 1, 1, 2], np.int32), np.array([0, 1, 0, 1, 2], np.int32), 3, 3)
@@ -72,7 +72,7 @@ def core(pairs: Interactions, least: int = 5) -> Interactions:
 
 
 def split(pairs: Interactions, share: float = 0.7, seed: int = 1) -> Split:
-    """Of each user's pairs, a random share to train on (rounded up) and the rest to test with.
+    """Split each user's pairs into a random share for training (rounded up) and the rest for testing.
 
     >>> import numpy as np
     >>> ten = Interactions("tiny", np.zeros(10, np.int32), np.arange(10, dtype=np.int32), 1, 10)

@@ -52,13 +52,13 @@ class Source:
             raise InputError(f"cannot read {str(self)!r}: {error}") from error
 
     def lines(self, encoding: str = "utf-8") -> Iterator[str]:
-        """Line by line, without their ends."""
+        """Yield the lines, without their ends."""
         with self.opened() as file:
             for line in file:
                 yield line.decode(encoding).rstrip("\r\n")
 
     def blocks(self, size: int = SIZE) -> Iterator[bytes]:
-        """Whole lines, many at a time, each ended by a newline."""
+        """Yield blocks of complete lines, each ended by a newline."""
         rest = b""
         with self.opened() as file:
             while piece := file.read(size):
@@ -131,7 +131,7 @@ Columns = dict[str, NDArray[Any]]
 
 
 def columns(path: Path, *names: str, unnest: str | None = None) -> Columns:
-    """Some columns of a file; a column of lists can be unnested, one row for each of its elements."""
+    """Return some columns of a file; a column of lists can be unnested, one row for each of its elements."""
     try:
         import duckdb
     except ImportError as error:
@@ -151,7 +151,7 @@ def columns(path: Path, *names: str, unnest: str | None = None) -> Columns:
 
 
 def _filled(values: Any) -> NDArray[Any]:
-    """Missing numbers as NaN, missing text as None."""
+    """Return missing numbers as NaN, missing text as None."""
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)
     empty: Any = None if values.dtype == object else np.nan

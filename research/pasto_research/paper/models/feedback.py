@@ -74,7 +74,7 @@ def _ranks_agree(scores: FloatArray, truth: FloatArray) -> float:
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    """From 1; equals share the mean of their ranks."""
+    """Return ranks from 1; equal values have the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts - 1) / 2.0)[places])

@@ -13,7 +13,7 @@ RIDGE = 500.0
 
 
 def ease(train: csr_array, ridge: float = RIDGE) -> Scorer:
-    """Ridge regression of each item on all others: B = I − P/diag(P) with P = (XᵀX + λI)⁻¹.
+    """Fit a ridge regression of each item on all others: B = I − P/diag(P) with P = (XᵀX + λI)⁻¹.
 
     >>> import numpy as np
     >>> taken = csr_array(np.array([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]]))
@@ -35,7 +35,7 @@ def ease(train: csr_array, ridge: float = RIDGE) -> Scorer:
 
 
 def popularity(train: csr_array) -> Scorer:
-    """Score items by how many users took them; of equals, the first item is ranked first.
+    """Return scores of items by their number of users; of equal ones, the first is ranked first.
 
     >>> score = popularity(csr_array([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]))
     >>> score(csr_array([[0.0, 0.0, 1.0]])).argmax()

@@ -70,13 +70,13 @@ class Autoencoder:
 
     @classmethod
     def empty(cls, items: int, hidden: tuple[int, int]) -> Autoencoder:
-        """All zeros: the shapes."""
+        """Return weights of zero in the right shapes."""
         wide, narrow = hidden
         shapes = (items, wide), (wide,), (wide, 2 * narrow), (2 * narrow,), (narrow, wide), (wide,), (wide, items)
         return cls(*(np.zeros(shape, dtype=np.float32) for shape in (*shapes, (items,))))
 
     def score(self, known: csr_array) -> Scores:
-        """Logits of all items from users' known ones, (users, items); the code is its mean."""
+        """Return logits of all items from users' known ones, (users, items); the code is its mean."""
         norms = np.sqrt(np.maximum(known.multiply(known).sum(axis=1), 1e-12)).astype(np.float32)
         first = np.tanh((known.astype(np.float32) @ self.entry) / norms[:, None] + self.entry_bias)
         narrow = len(self.back)
@@ -84,7 +84,7 @@ class Autoencoder:
         return np.asarray(np.tanh(code @ self.back + self.back_bias) @ self.out + self.out_bias)
 
     def arrays(self) -> dict[str, Weights]:
-        """By name."""
+        """Return the weights by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -169,7 +169,7 @@ def train(
 
 
 def hide_some(known: csr_array, wanted: csr_array, seed: int, share: float = 0.2) -> tuple[csr_array, csr_array]:
-    """Hide a random fifth of what each user wants, at least one: what is still known, and what was hidden."""
+    """Split off a random fifth of each user's wanted items, at least one, and return the known and the hidden ones."""
     sizes = np.diff(wanted.indptr)
     users = np.repeat(np.arange(len(sizes)), sizes)
     draws = np.random.default_rng([seed, 1]).random(len(users))
@@ -222,7 +222,7 @@ class _State:
         self.best = [weight.detach().clone() for weight in self.weights]
 
     def epoch(self, number: int, known: csr_array, wanted: csr_array, users: Any) -> None:
-        """One pass over the users, in an order and with a dropout that seed and epoch decide."""
+        """Train one pass over the users, in an order and with a dropout that seed and epoch decide."""
         torch, settings = self.torch, self.settings
         chance = np.random.default_rng([settings.seed, 3, number])
         noise = torch.Generator().manual_seed(int(chance.integers(2**62)))
@@ -261,7 +261,7 @@ class _State:
         return (beta * divergence - (likely * weight).sum()) / wanted.shape[0]
 
     def examine(self, score: float) -> None:
-        """Note a validation, and the weights if it is the best."""
+        """Record a validation, and the weights if it is the best."""
         if not self.validation or score > max(self.validation):
             self.best, self.stale = [weight.detach().clone() for weight in self.weights], 0
         else:
@@ -306,7 +306,7 @@ class _State:
 
 
 def _initial(array: Any, chance: np.random.Generator) -> Any:
-    """Xavier's normal weights; biases start near zero."""
+    """Return Xavier's normal weights; biases start near zero."""
     spread = np.sqrt(2.0 / sum(array.shape)) if array.ndim == 2 else 1e-3
     return (spread * chance.standard_normal(array.shape)).astype(np.float32)
 

@@ -25,7 +25,7 @@ ROWS = 512
 
 
 def batches(count: int, size: int = ROWS) -> Iterator[slice]:
-    """Slices that cover a range.
+    """Return slices that cover a range.
 
     >>> list(batches(5, 3))
     [slice(0, 3, None), slice(3, 5, None)]
@@ -35,7 +35,7 @@ def batches(count: int, size: int = ROWS) -> Iterator[slice]:
 
 
 def gains(scores: Scores, known: csr_array, wanted: csr_array, top: int = TOP) -> FloatArray:
-    """Each user's wanted weights among the first `top`, over min(top, wanted items); NaN for users who want nothing.
+    """Return each user's wanted weights among the first `top`, over min(top, wanted items); NaN if there are none.
 
     Known items are never ranked. With weights of one this is R@20; with prices it is REV@20, the mean price that a
     place of the list brings in; with ones for a genre's items only, that genre's recall. `scores` are changed in place.
@@ -63,13 +63,13 @@ def edge(scores: Scores, top: int = TOP) -> Scores:
 
 
 def reached(scores: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> FloatArray:
-    """As `gains`, where the score of the last place is known already."""
+    """Return `gains`, given the score of the last place."""
     users = np.repeat(np.arange(wanted.shape[0]), np.diff(wanted.indptr))
     return counted(scores[users, wanted.indices], last, wanted, top)
 
 
 def counted(own: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> FloatArray:
-    """As `reached`, of the scores of the wanted pairs alone, (pairs,)."""
+    """Return `reached` from the scores of the wanted pairs alone, (pairs,)."""
     sizes = np.diff(wanted.indptr)
     users = np.repeat(np.arange(wanted.shape[0]), sizes)
     hits = np.bincount(
@@ -93,7 +93,7 @@ def weighted(pairs: csr_array, worth: FloatArray) -> csr_array:
 
 
 def rate(score: Scorer, known: csr_array, wanted: csr_array, top: int = TOP) -> FloatArray:
-    """Each user's gain under a model, (users,), a batch of users at a time."""
+    """Return each user's gain under a model, (users,), a batch of users at a time."""
     parts = [gains(score(known[rows]), known[rows], wanted[rows], top) for rows in batches(known.shape[0])]
     return np.concatenate(parts)
 
@@ -116,7 +116,7 @@ def mixed(
     progress: Progress | None = None,
     label: str = "",
 ) -> NDArray[np.float32]:
-    """Each user's gain of each kind at each α, (kinds, alphas, users); NaN where a user wants nothing of a kind.
+    """Return each user's gain of each kind at each α, (kinds, alphas, users); NaN where a user wants nothing of a kind.
 
     Models score in logits: what a softmax would subtract is the same for all items of a user, so it moves no ranking.
     """
@@ -139,7 +139,7 @@ def mixed(
 
 
 def contenders(first: Scores, second: Scores, top: int = TOP) -> tuple[Scores, Scores]:
-    """Both models' scores of all items that are among a user's first `top` at some α, and some more.
+    """Return both models' scores of all items that are among a user's first `top` at some α, and some more.
 
     (users, most contenders) each; users with fewer have `LOWEST` in the places left over. An item that `top` others
     equal or surpass in both scores is not among the first at any α, and mostly that leaves a few in a hundred.
@@ -169,7 +169,7 @@ def contenders(first: Scores, second: Scores, top: int = TOP) -> tuple[Scores, S
 
 
 def _mix(scores: tuple[Scores, ...], alpha: float) -> Scores:
-    """Each product is rounded before they are added, so an item behind in both scores is never ahead in the sum."""
+    """Mix two scores; products are rounded first, so an item lower in both is never higher in the sum."""
     first, second = scores
     return np.asarray(np.float32(alpha) * first + np.float32(1.0 - alpha) * second)
 
@@ -207,7 +207,7 @@ class Lists:
         least: int,
         top: int,
     ) -> Lists:
-        """Of users with at least so many impressions, who must come sorted."""
+        """Return the lists of users with at least `least` impressions; users must be sorted."""
         _, places, counts = np.unique(users, return_inverse=True, return_counts=True)
         candidates = counts[places] >= least
         if not candidates.any():

@@ -33,7 +33,7 @@ class Cache:
         return self.directory / f"{name}-{digest[:16]}.npz"
 
     def arrays(self, name: str, key: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
-        """Arrays by name, from their file, or made and kept."""
+        """Return arrays by name from their file, or compute and store them."""
         path = self.path(name, key)
         if path is not None and path.exists():
             with np.load(path, allow_pickle=False) as stored:

@@ -40,17 +40,17 @@ class LearnerRuns:
     """(repeats, marks, candidates): distributions."""
 
     def metrics(self, truth: FloatArray) -> FloatArray:
-        """(repeats, marks, metrics): what the answers are worth on all users."""
+        """Return the metrics of the answers on all users, (repeats, marks, metrics)."""
         return np.asarray(self.answers @ truth.T)
 
     def last(self, truth: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Means and standard errors of the metrics over repeats, (metrics,) each, after the last round."""
+        """Return means and standard errors of the metrics over repeats, (metrics,) each, after the last round."""
         final = self.metrics(truth)[:, -1]
         return final.mean(axis=0), standard_error(final)
 
 
 def standard_error(values: FloatArray) -> FloatArray:
-    """Of the mean over the first axis; NaN for a single value.
+    """Return the standard error of the mean over the first axis; NaN for a single value.
 
     >>> float(standard_error(np.array([1.0, 3.0])))
     1.0
@@ -94,7 +94,7 @@ def learn_by_algorithm1(
     progress: Progress | None = None,
     label: str = "",
 ) -> LearnerRuns:
-    """Algorithm 1 with the settings of the paper's Section 6, all repeats at once; rounds draw from common splits."""
+    """Run Algorithm 1 with the settings of section 6, all repeats at once; rounds draw from common splits."""
     learner = Algorithm1()
     problem = LearningProblem(objective, tuple(str(place) for place in range(user_sample.candidates)))
     learner.check(problem)
@@ -152,7 +152,7 @@ def learn_by_default(
 
 
 def _uniforms(seed: int, repeats: int, rounds: int) -> Iterator[FloatArray]:
-    """For each round, (repeats, PARALLEL + 1): what decides the candidates, and last the split."""
+    """Yield the uniforms of each round, (repeats, PARALLEL + 1): for the candidates, and last for the split."""
     chances = [np.random.default_rng([seed, repeat]) for repeat in range(repeats)]
     for start in range(0, rounds, BLOCK_ROUNDS):
         block = np.stack([chance.random((BLOCK_ROUNDS, PARALLEL + 1)) for chance in chances], axis=1)
@@ -217,7 +217,7 @@ class Course:
 
 
 def tabulate(title: str, courses: Sequence[Course]) -> Table:
-    """Learners side by side: a row for every mark, then when each reaches its levels, and the highest.
+    """Return a table of learners: a row for every checkpoint, the rounds to each level, and the highest value.
 
     >>> course = Course("Algorithm 1", (10,), np.array([[0.5], [0.5]]), levels={"best single": 0.4})
     >>> tabulate("f", [course]).rows

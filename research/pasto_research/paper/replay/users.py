@@ -35,7 +35,7 @@ class UserSample:
 
     @classmethod
     def of(cls, metrics: Sequence[str], values: FloatArray | NDArray[np.float32]) -> Self:
-        """From values that are NaN, under every candidate alike, where a user has no such metric."""
+        """Return the sample from values that are NaN under every candidate if a user lacks the metric."""
         missing = np.isnan(values)
         if not (missing == missing[:, :1]).all():
             raise InputError("a user has a metric under every candidate or under none")
@@ -72,7 +72,7 @@ class UserSample:
         return UserSample(self.metrics, self.values[:, np.asarray(candidates, dtype=np.intp)], self.present)
 
     def part(self, users: Places) -> UserSample:
-        """Some of the users."""
+        """Return some of the users."""
         return UserSample(self.metrics, self.values[:, :, users], self.present[:, users])
 
     def measure(self, candidates: Sequence[int] | Places, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -146,7 +146,7 @@ class Splits:
         return cls(means)
 
     def measure(self, chosen: Places, which: Places) -> FloatArray:
-        """Of several repeats, the j-th candidate in the j-th fold of a split, (repeats, folds, metrics).
+        """Measure the j-th candidate in the j-th fold of a split, for several repeats, (repeats, folds, metrics).
 
         Candidates are (repeats, folds), splits (repeats,).
         """

@@ -75,7 +75,7 @@ def halves(
 
 
 def _priced(wanted: Objective, answer: Blend) -> Callable[[FloatArray], float]:
-    """f, where missing a hard guardrail costs its price instead of everything."""
+    """Return f, with a missed hard guardrail charged its price."""
     form = wanted.form()
     prices = np.where(form.hard, [answer.prices[name] for name in wanted.names], 0.0)
     return lambda metrics: float(form.smooth(metrics) + np.minimum(0.0, form.slack(metrics)) @ prices)
