@@ -37,16 +37,24 @@ class Assignment {
   }
 }
 
+const RENAMED_OPTIONS = {
+  refresh: "pollInterval",
+  flush: "flushInterval",
+  buffer: "maxBufferedEvents",
+  remember: "decisionCacheSize",
+  key: "apiKey",
+};
+
 /** Assigns units to candidates and reports what happened: never blocks, never throws, never gives up. */
 export class Client {
   #address;
   #requests;
   #clock;
-  #refresh;
-  #flush;
+  #pollInterval;
+  #flushInterval;
   #default;
   #holder;
-  #remembered;
+  #decisions;
   #outbox;
   #sender;
   #journal;
@@ -58,30 +66,35 @@ export class Client {
   constructor({
     url,
     study,
-    key,
+    apiKey,
     baseline,
     fetch = globalThis.fetch,
-    refresh = 20,
-    flush = 1,
-    buffer = 100_000,
-    remember = 50_000,
+    pollInterval = 20,
+    flushInterval = 1,
+    maxBufferedEvents = 100_000,
+    decisionCacheSize = 50_000,
     onError,
     clock = CLOCK,
     random = Math.random,
+    ...unknown
   }) {
+    for (const name of Object.keys(unknown)) {
+      const hint = RENAMED_OPTIONS[name] ? `; it is now called ${RENAMED_OPTIONS[name]}` : "";
+      throw new TypeError(`there is no option ${name}${hint}`);
+    }
     if (typeof study !== "string" || study === "") throw new TypeError(`study must be a name, got ${shown(study)}`);
     if (!/^https?:$/.test(new URL(url).protocol)) throw new TypeError(`url must be http or https, got ${shown(url)}`);
     const { signal } = this.#stop;
     this.#address = `${String(url).replace(/\/+$/, "")}/v1/studies/${encodeURIComponent(study)}`;
-    this.#requests = new Requests(fetch, key, signal);
+    this.#requests = new Requests(fetch, apiKey, signal);
     this.#clock = clock;
-    this.#refresh = atLeast("refresh", refresh, 0.001);
-    this.#flush = atLeast("flush", flush, 0.001);
+    this.#pollInterval = atLeast("pollInterval", pollInterval, 0.001);
+    this.#flushInterval = atLeast("flushInterval", flushInterval, 0.001);
     const values = Object.freeze({ ...baseline });
     this.#default = Object.freeze({ arm: "none", candidate: null, name: "baseline", values, propensity: 0 });
     this.#holder = new Holder(study, clock.now);
-    this.#remembered = new Remembered(atLeast("remember", remember, 1));
-    this.#outbox = new Outbox(atLeast("buffer", buffer, 1), ({ unit }) => this.#remembered.forget(unit));
+    this.#decisions = new Remembered(atLeast("decisionCacheSize", decisionCacheSize, 1));
+    this.#outbox = new Outbox(atLeast("maxBufferedEvents", maxBufferedEvents, 1), ({ unit }) => this.#decisions.forget(unit));
     this.#journal = new Journal(onError);
     this.#backoff = new Backoff(random);
     this.#sender = new Sender({
@@ -103,7 +116,7 @@ export class Client {
   }
 
   /** Wait for a policy to decide by; resolves to whether there is one that has not expired. */
-  async ready(seconds = 5) {
+  async waitUntilReady(seconds = 5) {
     await this.#within(seconds, this.#holder.arrival());
     return !this.#stop.signal.aborted && this.#holder.fresh;
   }
@@ -113,11 +126,11 @@ export class Client {
     try {
       unit = plainUnit(unit);
       const [cell, version, reason] = this.#choose(unit, options?.override);
-      const known = this.#remembered.get(unit);
+      const known = this.#decisions.get(unit);
       if (known?.reason === reason && known.version === version && known.name === cell.name) return known;
       const assignment = new Assignment(this.#handle, unit, cell, version, reason);
       if (this.#stop.signal.aborted) return assignment;
-      this.#remembered.put(unit, assignment);
+      this.#decisions.put(unit, assignment);
       this.#outbox.expose(assignment);
       this.#nudge();
       return assignment;
@@ -136,7 +149,7 @@ export class Client {
       this.#journal.refuse(error.message);
       return;
     }
-    this.#measure(unit, this.#remembered.get(unit), event, fields);
+    this.#measure(unit, this.#decisions.get(unit), event, fields);
   }
 
   /** Send what is waiting now; resolves to whether the service has answered for all of it. Never rejects. */
@@ -205,7 +218,7 @@ export class Client {
   async #begin() {
     const wait = await this.#poll();
     this.#keepPolling(wait);
-    this.#sender.run(this.#flush);
+    this.#sender.run(this.#flushInterval);
     return this.#holder.fresh;
   }
 
@@ -225,9 +238,9 @@ export class Client {
     try {
       // After a failure without `wait`: something on the way may not let a request rest.
       const patient = held !== null && this.#backoff.failures === 0;
-      const asked = patient ? `?wait=${Math.min(LONGEST_WAIT, Math.ceil(this.#refresh))}` : "";
+      const asked = patient ? `?wait=${Math.min(LONGEST_WAIT, Math.ceil(this.#pollInterval))}` : "";
       const headers = held === null ? {} : { "If-None-Match": `"${held.checksum}"` };
-      answer = await this.#requests.ask(`${this.#address}/policy${asked}`, { headers }, this.#refresh + PATIENCE);
+      answer = await this.#requests.ask(`${this.#address}/policy${asked}`, { headers }, this.#pollInterval + PATIENCE);
       if (answer.status === 200 || answer.status === 304) this.#holder.keepSigningKey(answer.signingKey);
       if (answer.status === 304 && held !== null) this.#holder.confirm();
       else if (answer.status === 200) this.#offer(answer);
@@ -244,8 +257,8 @@ export class Client {
     }
     this.#backoff.succeeded();
     // A service that says at once that nothing changed does not hold the line, so we keep the pace ourselves.
-    const rested = this.#clock.now() - began > this.#refresh / 2;
-    return held !== this.#holder.policy || rested ? LEAST : this.#refresh * this.#backoff.jitter();
+    const rested = this.#clock.now() - began > this.#pollInterval / 2;
+    return held !== this.#holder.policy || rested ? LEAST : this.#pollInterval * this.#backoff.jitter();
   }
 
   /** Take the policy of an answer if it can be checked; throws BadPolicy. */

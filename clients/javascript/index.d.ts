@@ -86,19 +86,19 @@ export interface ClientOptions {
   url: string;
   study: string;
   /** With the scopes evaluate and ingest. */
-  key?: string;
+  apiKey?: string;
   /** What to serve before any policy is known. */
   baseline?: Readonly<Record<string, Value>>;
   /** In place of the global one. */
   fetch?: typeof globalThis.fetch;
   /** Seconds: how long a policy may be out of date where the service cannot say at once that it changed. 20. */
-  refresh?: number;
+  pollInterval?: number;
   /** Seconds that an event waits for company. 1. */
-  flush?: number;
+  flushInterval?: number;
   /** Events kept while the service is away; then the oldest go, and are counted. 100,000. */
-  buffer?: number;
+  maxBufferedEvents?: number;
   /** Units whose assignment is remembered, so that their exposure is sent once. 50,000. */
-  remember?: number;
+  decisionCacheSize?: number;
   /** Hears of everything that goes wrong. */
   onError?: (message: string) => void;
   /** Time, for tests. */
@@ -142,7 +142,7 @@ export class Client {
   /** Begin to keep the policy up to date and to send; resolves after the first answer to whether there is a policy. */
   start(): Promise<boolean>;
   /** Wait for a policy to decide by; resolves to whether there is one that has not expired. */
-  ready(seconds?: number): Promise<boolean>;
+  waitUntilReady(seconds?: number): Promise<boolean>;
   /** The unit's candidate, and its exposure logged: once for each unit and policy. Whole numbers count as texts. */
   assign(unit: string | number | bigint, options?: { override?: string | null } | null): Assignment;
   /** Say what happened to a unit; it is credited to what the unit was served last. */

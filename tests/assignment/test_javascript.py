@@ -66,9 +66,18 @@ def test_both_languages_decide_alike_on_policies_nobody_wrote_down(made: Make) -
     assert json.loads(run.stdout) == expected
 
 
-@pytest.mark.parametrize("option", ["buffer", "remember", "refresh", "flush"])
-def test_both_languages_have_the_same_sizes(option: str) -> None:
-    python = inspect.signature(Client).parameters[option].default
+OPTIONS = {
+    "max_buffered_events": "maxBufferedEvents",
+    "decision_cache_size": "decisionCacheSize",
+    "poll_interval": "pollInterval",
+    "flush_interval": "flushInterval",
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_both_languages_have_the_same_defaults(name: str) -> None:
+    python = inspect.signature(Client).parameters[name].default
+    option = OPTIONS[name]
     source = (CLIENT / "client.mjs").read_text(encoding="utf-8")
     found = re.search(rf"^    {option} = ([\d_]+),$", source, re.MULTILINE)
     assert found is not None

@@ -53,9 +53,9 @@ def test_a_policy_comes_back_from_its_text_as_it_was(made: Make, data: st.DataOb
 def test_the_checksum_is_that_of_the_text_and_is_checked(made: Make) -> None:
     policy = made(THREE)
     assert policy.checksum == hashlib.sha256(policy.text.encode()).hexdigest()
-    with pytest.raises(PolicyError, match="changed or cut short"):
+    with pytest.raises(PolicyError, match="changed or cut on the way"):
         PublishedPolicy.from_text(policy.text + " ", policy.checksum)
-    with pytest.raises(PolicyError, match="changed or cut short"):
+    with pytest.raises(PolicyError, match="changed or cut on the way"):
         PublishedPolicy.from_text(policy.text, "")
 
 
@@ -151,7 +151,7 @@ def test_a_policy_travels_between_processes(made: Make) -> None:
     for again in (pickle.loads(pickle.dumps(policy)), copy.deepcopy(policy)):  # noqa: S301 -- our own
         assert again == policy
         assert again.draw("a") == policy.draw("a")
-    assert repr(policy) == "<Published 'feed' version 1: learning, sticky, 3 cells>"
+    assert repr(policy) == "<PublishedPolicy 'feed' version 1: learning, sticky, 3 buckets>"
     assert policy != policy.text
 
 

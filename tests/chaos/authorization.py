@@ -14,7 +14,7 @@ from tests.chaos.service_process import ServiceProcess
 from tests.service.http.test_authorization import ALLOWED, OPEN
 
 HOSTS = ("localhost", "pasto.example")
-EXPIRY_SECONDS = 0.05
+EXPIRY_SECONDS = 1.0
 PAGES = ("/", f"/studies/{STUDY}", "/new")
 """Pages of the dashboard; without a session they lead to the login, with a foreign cookie too."""
 INTERFACE = ("/v1/", "/ofrep/")

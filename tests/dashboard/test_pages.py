@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from pasto.dashboard.renderer import NAMES, POLICY
-from pasto.report.records import ContradictionReport, MeasuredInterval, SenderDeparture
+from pasto.report.data_records import SenderDeparture
+from pasto.report.lift_records import MeasuredInterval
+from pasto.report.records import ContradictionReport
 from pasto.service.service import Service
 from pasto.service.study_file import EXAMPLE
 

@@ -17,7 +17,8 @@ from pasto.inference.sample_ratio import (
     check_sample_ratio,
     imbalance_evidence,
 )
-from pasto.report.records import LateEvents, QualityReport, RejectedEvents, SuspectCell
+from pasto.report.data_records import LateEvents, QualityReport, RejectedEvents
+from pasto.report.lift_records import SuspectCell
 from pasto.report.sections import quality_section
 from pasto.report.summary import summary_paragraph
 from pasto.service.reports.lift_report import sample_ratio_report

@@ -321,7 +321,7 @@ def test_windows_and_covariates_on_spark(spark: Any, timed_lake: Any, tmp_path: 
 
 def test_tables_without_times_have_neither_windows_nor_covariates(timed_lake: Any) -> None:
     for column in (SOON, BACK):
-        with pytest.raises(OptionError, match="the table 'deeds' does not say when things happened"):
+        with pytest.raises(OptionError, match="the table 'deeds' has no time"):
             measure_tables(timed_lake, "duckdb", TABLES, POLICY, (column,))
         named = replace(TABLES, events=(replace(TABLES.events[0], time="deed"),))
         with pytest.raises(OptionError, match="the column 'deed' of 'deeds', which holds VARCHAR"):
@@ -359,7 +359,7 @@ def test_what_cannot_be_read_is_told(lake: Path, tmp_path: Path) -> None:
         with pytest.raises(OptionError, match="the table 'deeds' has no 'price'; it has who, deed, policy"):
             measure_tables(connection, "duckdb", TABLES, POLICY, (Column("p", "buy", "price", "sum"),))
         bare = TeamTables(TABLES.exposures, (EventTable("deeds", unit="who", name="deed"),))
-        with pytest.raises(OptionError, match="say neither their version nor their time"):
+        with pytest.raises(OptionError, match="have neither a version nor a time"):
             measure_tables(connection, "duckdb", bare, POLICY, (Column("l", "like", None, "count"),))
         with pytest.raises(OptionError, match="there is no column to measure"):
             measure_tables(connection, "duckdb", TABLES, POLICY, ())

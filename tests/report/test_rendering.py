@@ -14,13 +14,10 @@ from pasto.formatting import format_interval
 from pasto.report.charts import CHARTS, draw_chart
 from pasto.report.guardrail_text import certificate_text
 from pasto.report.html import render_html
-from pasto.report.records import (
-    BlendRecord,
+from pasto.report.lift_records import (
     BoundedLiftRecord,
-    CertificateRecord,
     ConfirmationReport,
     ConfirmationVerdict,
-    GainRecord,
     GoalVerdict,
     IntervalEstimate,
     IntervalSeries,
@@ -28,14 +25,19 @@ from pasto.report.records import (
     LiftDirection,
     LiftHistoryRecord,
     LiftRecord,
+    PredictedLift,
+    WinnerReport,
+)
+from pasto.report.records import (
+    BlendRecord,
+    CertificateRecord,
+    GainRecord,
     MonitorReport,
     PauseRecord,
-    PredictedLift,
     Report,
     SinglePoint,
     TradeoffPoint,
     TradeoffReport,
-    WinnerReport,
     read_report,
     write_report,
 )

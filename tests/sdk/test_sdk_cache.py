@@ -94,7 +94,7 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path, po
         "http://x", study="feed", cache=tmp_path / "file", background=False, transport=FakeService(policy())
     ) as client:
         assert client.wait_until_ready()
-        assert "cannot be kept on disk" in client.status()["last_error"]
+        assert "cannot be saved on disk" in client.status()["last_error"]
 
 
 def test_a_missing_file_means_the_baseline(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto_sdk import Client, FakeService, Request, Response
-from pasto_sdk.event_sender import BATCH
+from pasto_sdk.event_sender import MAX_BATCH_EVENTS
 from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 Make = Callable[..., PublishedPolicy]
@@ -57,11 +57,11 @@ def line(client: Client, kind: str) -> Counter[tuple[int, str]]:
 
 def test_events_go_in_batches_in_their_order(connect: Connect, service: FakeService) -> None:
     client = connect()
-    for place in range(2 * BATCH + 50):
+    for place in range(2 * MAX_BATCH_EVENTS + 50):
         client.assign(f"unit {place}").track("like")
     assert client.flush()
     sizes = [len([event for event in post if event["type"] != "exposure_counts"]) for post in posts(service)]
-    assert sizes == [BATCH] * 4 + [100]
+    assert sizes == [MAX_BATCH_EVENTS] * 4 + [100]
     events = [event for event in service.events.values() if event["type"] != "exposure_counts"]
     assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
     assert {event["source"] for event in service.events.values()} == {client.status()["source"]}
@@ -296,7 +296,7 @@ def test_the_books_tell_of_what_never_arrived(connect: Connect, service: FakeSer
 def test_books_are_told_while_events_never_stop(connect: Connect, service: FakeService, clock: Clock) -> None:
     client = connect()
     for minute in range(3):
-        for place in range(3 * BATCH):
+        for place in range(3 * MAX_BATCH_EVENTS):
             client.assign(f"unit {minute} {place}")
         client._background._sender.step()
         clock.advance(31)
@@ -465,7 +465,7 @@ def test_an_outage_of_ten_minutes_is_invisible(
     assert client.wait_until_ready()
     assert client.status()["version"] == 2
     arrived = len(service.exposures)
-    assert 1000 + 20_000 <= arrived <= 1000 + 20_000 + BATCH
+    assert 1000 + 20_000 <= arrived <= 1000 + 20_000 + MAX_BATCH_EVENTS
     (tally,) = service.tallies.values()
     assert sum(tally["dropped"].values()) == 61_000 - arrived
     assert Counter(tally["assigned"]) == Counter(tally["dropped"]) + Counter(e["candidate"] for e in service.exposures)

@@ -1,4 +1,4 @@
-"""Windows and covariates of a running study: what a close measures, and what a replay still can."""
+"""Covariate window: windows and covariates of a running study, at a close and in a replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The books close: assigned = logged + dropped + gap, and what came late is all shown."""
+"""Event ledger: assigned = logged + dropped + gap, and all late events are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every action in every state: one table says what is possible."""
+"""Lifecycle: every action in every state, by one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each node holds in memory of what is served."""
+"""Policy cache: snapshots and policies that each node holds in memory."""
 
 from __future__ import annotations
 

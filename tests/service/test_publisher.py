@@ -1,4 +1,4 @@
-"""Which arms a study has in each state, and that their shares add up."""
+"""Publisher: the arms of each state, and shares that sum to one."""
 
 from __future__ import annotations
 

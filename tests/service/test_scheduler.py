@@ -1,4 +1,4 @@
-"""Rounds end when they are due, whatever is done to the clocks, and one study's trouble is its own."""
+"""Scheduler: rounds close when they are due, despite clock changes, and a failing study does not delay others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world with a known truth, whose users come through the service."""
+"""Simulated world with known means, whose users send events to the service."""
 
 from __future__ import annotations
 

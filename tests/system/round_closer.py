@@ -1,4 +1,4 @@
-"""A node of its own that closes rounds: closer.py STORE LAST NUMBER prints how many closes were its own."""
+"""Node that closes rounds: `round_closer.py STORE LAST NUMBER` prints the number of its own closes."""
 
 from __future__ import annotations
 

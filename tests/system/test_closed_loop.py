@@ -1,4 +1,4 @@
-"""The whole loop on a world with a known truth, on every kind of store."""
+"""Closed loop: serve, measure, learn and replay on a simulated world, with every kind of store."""
 
 from __future__ import annotations
 
@@ -150,14 +150,14 @@ def test_policies_of_releases_without_their_own_checksum_replay(
     _learn(service, world, send, rounds=2, users=60)
     service.shutdown()
     with closing(sqlite3.connect(next(tmp_path.glob("*.db")))) as connection:
-        for version, text in connection.execute("SELECT version, text FROM policies").fetchall():
+        for version, text in connection.execute("SELECT version, document FROM policies").fetchall():
             older = remove_checksum(text)
             assert older != text
             if is_tampered and version == 2:
                 older = older.replace("valid_from", "Valid_from")
             checksum = sha256(older.encode()).hexdigest()
             connection.execute(
-                "UPDATE policies SET text = ?, checksum = ? WHERE version = ?", (older, checksum, version)
+                "UPDATE policies SET document = ?, checksum = ? WHERE version = ?", (older, checksum, version)
             )
         connection.commit()
     service = Service(open_store(str(tmp_path)))

@@ -1,4 +1,4 @@
-"""Late events correct the rounds they belong to while those are open, and only what comes after that is lost."""
+"""Late events correct their rounds while these are correctable; only later events are lost."""
 
 from __future__ import annotations
 

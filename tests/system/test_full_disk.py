@@ -1,4 +1,4 @@
-"""A real disk that fills up under `pasto serve`: what is refused, what still works, and how it goes on."""
+"""A full disk under `pasto serve`: rejected requests, working ones, and the recovery."""
 
 from __future__ import annotations
 

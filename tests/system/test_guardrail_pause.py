@@ -1,4 +1,4 @@
-"""A guardrail falls while callers are being served: the live service pulls their traffic, and says so everywhere."""
+"""A breached guardrail pauses the live study, and every interface reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pasto serve` as a process of its own: how it starts, what it refuses, how it ends."""
+"""`pasto serve` as a process: its start, its errors and its shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed at any instant: what was acknowledged is kept, nothing counts twice, and the log replays."""
+"""A service killed at any instant keeps acknowledged events, counts none twice, and replays."""
 
 from __future__ import annotations
 

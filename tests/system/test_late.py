@@ -1,4 +1,4 @@
-"""Late events count for the round they belong to, and those too late to count are all shown."""
+"""Late events count for their own round, and the report lists all that arrived too late."""
 
 from __future__ import annotations
 

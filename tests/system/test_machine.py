@@ -1,4 +1,4 @@
-"""A study under everything at once: duplicates, delays, two nodes, restarts, pauses, clocks; beside a simple model."""
+"""Stateful test of a study against a simple model: duplicates, delays, two nodes, restarts, pauses, clock changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing sent by mistake or malice moves an estimate."""
+"""Events that are sent by mistake or malice do not change an estimate."""
 
 from __future__ import annotations
 

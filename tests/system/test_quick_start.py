@@ -1,4 +1,4 @@
-"""The quick start, block by block, as someone would who reads it."""
+"""The quick-start guide, executed block by block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many closers, one close a round."""
+"""Several nodes close the same rounds, and each round is closed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SDK and the service keep books of the same decisions, whatever the network does between them."""
+"""The SDK and the service count the same decisions, even if the network fails between them."""
 
 from __future__ import annotations
 

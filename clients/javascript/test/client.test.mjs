@@ -9,7 +9,7 @@ function withClient(about, options, body) {
   test(about, async () => {
     const service = await new Service().open();
     const clock = new Clock();
-    const usual = { url: service.url, study: "feed", key: KEY, fetch: countedFetch, clock, random: () => 0.5 };
+    const usual = { url: service.url, study: "feed", apiKey: KEY, fetch: countedFetch, clock, random: () => 0.5 };
     const client = new Client({ ...usual, ...options });
     try {
       await body({ service, clock, client });
@@ -31,7 +31,7 @@ async function during(clock, promise, seconds = 5) {
 
 withClient("decides by the service's policy, and the books agree", {}, async ({ service, clock, client }) => {
   assert.equal(await client.start(), true);
-  assert.equal(await client.ready(), true);
+  assert.equal(await client.waitUntilReady(), true);
   const policy = Policy.fromText(service.text);
   const served = {};
   for (let number = 0; number < 200; number += 1) {
@@ -211,7 +211,7 @@ withClient("a study made anew under its old name is taken", {}, async ({ service
 withClient("nothing is known yet", { baseline: { weight: 7 } }, async ({ service, clock, client }) => {
   service.fault = (request, response) => (response.writeHead(503).end(), true);
   assert.equal(await during(clock, client.start()), false);
-  assert.equal(await during(clock, client.ready(2)), false);
+  assert.equal(await during(clock, client.waitUntilReady(2)), false);
   const assignment = client.assign("user-1");
   assert.deepEqual(assignment.values, { weight: 7 });
   assert.deepEqual(
@@ -351,7 +351,7 @@ withClient("a synchronous loop over 45,000 users loses nothing", {}, async ({ se
   assert.equal(service.events.size, 90_000);
 });
 
-withClient("a full buffer drops the oldest and says so", { buffer: 10 }, async ({ service, clock, client }) => {
+withClient("a full buffer drops the oldest and says so", { maxBufferedEvents: 10 }, async ({ service, clock, client }) => {
   await client.start();
   service.fault = (request, response) => (response.writeHead(503).end(), true);
   for (let number = 0; number < 25; number += 1) client.assign(`user-${number}`);
@@ -438,7 +438,7 @@ withClient("a failing service is never asked more than once a second", {}, async
   assert.ok(posts >= 300 / 30 && posts <= 30, `${posts} posts`);
 });
 
-withClient("full batches do not wait for their time", { flush: 1000 }, async ({ service, client, clock }) => {
+withClient("full batches do not wait for their time", { flushInterval: 1000 }, async ({ service, client, clock }) => {
   await client.start();
   for (let number = 0; number < 2500; number += 1) client.assign(`user-${number}`);
   await clock.pass(1);
@@ -458,12 +458,12 @@ withClient("a closed client serves the baseline and sends nothing", {}, async ({
   await clock.pass(100);
   assert.deepEqual([service.polls.length, service.posts.length], [polls, posts]);
   assert.equal(await client.close(), true);
-  assert.equal(await client.ready(0), false);
+  assert.equal(await client.waitUntilReady(0), false);
 });
 
 test("two clients have two sources, and no id is used twice", async () => {
   const service = await new Service().open();
-  const clients = Array.from({ length: 8 }, () => new Client({ url: service.url, study: "feed", key: KEY }));
+  const clients = Array.from({ length: 8 }, () => new Client({ url: service.url, study: "feed", apiKey: KEY }));
   await Promise.all(clients.map((client) => client.start()));
   for (const client of clients) for (let number = 0; number < 100; number += 1) client.assign(`user-${number}`);
   assert.deepEqual(await Promise.all(clients.map((client) => client.close())), Array(8).fill(true));
@@ -490,6 +490,7 @@ test("a client that cannot work is refused when it is made", () => {
   assert.throws(() => new Client({ url: "nowhere", study: "feed" }), TypeError);
   assert.throws(() => new Client({ url: "ftp://example.com", study: "feed" }), TypeError);
   assert.throws(() => new Client({ url: "http://127.0.0.1" }), TypeError);
-  assert.throws(() => new Client({ url: "http://127.0.0.1", study: "feed", buffer: 0 }), TypeError);
-  assert.throws(() => new Client({ url: "http://127.0.0.1", study: "feed", refresh: "20" }), TypeError);
+  assert.throws(() => new Client({ url: "http://127.0.0.1", study: "feed", maxBufferedEvents: 0 }), TypeError);
+  assert.throws(() => new Client({ url: "http://127.0.0.1", study: "feed", refresh: 5 }), /now called pollInterval/);
+  assert.throws(() => new Client({ url: "http://127.0.0.1", study: "feed", pollInterval: "20" }), TypeError);
 });

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pasto_sdk.diagnostics import ErrorLog
 from pasto_sdk.event_buffer import EventBuffer
-from pasto_sdk.event_sender import CAP, EventSender
+from pasto_sdk.event_sender import MAX_WAIT_SECONDS, EventSender
 from pasto_sdk.http_transport import HttpTransport
 from pasto_sdk.policy_holder import PolicyHolder
 from pasto_sdk.policy_poller import PolicyPoller
@@ -65,7 +65,7 @@ class PeriodicThread:
                 delay = self._step()
             except Exception as error:
                 self._error_log.note(f"{self._name} failed unexpectedly: {type(error).__name__}: {error}")
-                delay = CAP
+                delay = MAX_WAIT_SECONDS
             with self._passed:
                 self._passed.notify_all()
             if not self._stopped:
@@ -166,10 +166,10 @@ class BackgroundTasks:
         """Wait for the policy of the service; return whether there is one, from the service or from disk."""
         if self._background:
             self.start()
-            return self._poll_thread.wait_for(self._holder.current, timeout) or self._holder.fresh()
+            return self._poll_thread.wait_for(self._holder.is_current, timeout) or self._holder.is_fresh()
         with self._turn:
             self._poller.step()
-        return self._holder.fresh()
+        return self._holder.is_fresh()
 
     def flush(self, timeout: float) -> bool:
         """Send the waiting events now; return whether the service answered for all of them in time."""
@@ -179,7 +179,7 @@ class BackgroundTasks:
             if self._background:
                 self.start()
                 self._send_thread.wake()
-                return self._send_thread.wait_for(lambda: self._buffer.settled(last), timeout)
+                return self._send_thread.wait_for(lambda: self._buffer.is_settled(last), timeout)
             return self._flush_here(last, self._clock() + timeout)
         finally:
             self._sender.urgent = False
@@ -187,7 +187,7 @@ class BackgroundTasks:
     def close(self, timeout: float) -> None:
         """Send the waiting events, then stop the threads, within `timeout` seconds."""
         ends = time.monotonic() + timeout
-        if not self._buffer.settled(self._buffer.sequence):
+        if not self._buffer.is_settled(self._buffer.sequence):
             self.flush(timeout)
         self._stopped = True
         self._poller.stop()
@@ -200,18 +200,18 @@ class BackgroundTasks:
             thread.stop(max(0.1, ends - time.monotonic()))
 
     def renew(self) -> None:
-        """Begin anew in a child after a fork, with nothing of the parent's but the policy."""
+        """Start again in a child process after a fork, with the policy only."""
         if isinstance(self._transport, HttpTransport):
-            self._transport.forsake()
+            self._transport.release_after_fork()
         self._buffer.renew()
         self._holder.renew()
         self._reset()
 
     def _flush_here(self, last: int, ends: float) -> bool:
-        """The sender's work in the caller's own thread, as long as it goes well."""
+        """Send events in the caller's thread until one attempt fails."""
         with self._turn:
-            while not self._buffer.settled(last) and self._clock() < ends:
+            while not self._buffer.is_settled(last) and self._clock() < ends:
                 self._sender.step()
                 if self._sender.failing:
                     break
-        return self._buffer.settled(last)
+        return self._buffer.is_settled(last)

@@ -18,9 +18,9 @@ from pasto_sdk.background import BackgroundTasks
 from pasto_sdk.decision import DEFAULT, OVERRIDE, SPLIT, STALE, Decision, FieldError, Reason, check_fields
 from pasto_sdk.diagnostics import CallCounter, ErrorLog
 from pasto_sdk.event_buffer import EventBuffer
-from pasto_sdk.event_sender import BATCH
+from pasto_sdk.event_sender import MAX_BATCH_EVENTS
 from pasto_sdk.http_transport import HttpTransport
-from pasto_sdk.policy import LONGEST
+from pasto_sdk.policy import MAX_UNIT_CHARACTERS
 from pasto_sdk.policy_document import Bucket, Value
 from pasto_sdk.policy_holder import PolicyHolder, PolicyState
 from pasto_sdk.transport import Transport
@@ -110,7 +110,7 @@ class Client:
         try:
             live = self._holder.live
             if override is None:
-                decision = live.remembered.young.get(unit)  # type: ignore[arg-type]
+                decision = live.decisions.young.get(unit)  # type: ignore[arg-type]
                 if decision is not None and decision._reason is SPLIT and self._clock() < live.until:
                     self._repeats.tick()
                     return decision
@@ -123,7 +123,7 @@ class Client:
         """Send a metric event of a unit; it counts for the candidate that the unit was served last."""
         try:
             unit = _unit(unit)
-            decision = self._holder.live.remembered.get(unit)
+            decision = self._holder.live.decisions.get(unit)
         except Exception as error:
             self._error_log.refuse(f"{type(error).__name__}: {error}")
             return
@@ -159,7 +159,7 @@ class Client:
             self._holder.live = replace(self._holder.live, until=-math.inf)
             atexit.unregister(self.close)
             _CLIENTS.discard(self)
-        return self._buffer.settled(self._buffer.sequence)
+        return self._buffer.is_settled(self._buffer.sequence)
 
     def status(self) -> dict[str, Any]:
         """Return the state of the client as plain values, for a health page, a metric or a log line.
@@ -169,7 +169,7 @@ class Client:
         'DEFAULT'
         """
         live, now = self._holder.live, self._clock()
-        accounts = self._buffer.accounts()
+        accounts = self._buffer.count_by_candidate()
         return {
             "study": self._study,
             "source": self._buffer.source,
@@ -210,14 +210,14 @@ class Client:
             self._not_logged.tick()
             return Decision(self._on_metric, unit, version, cell, reason)
         with self._buffer.lock:
-            known = live.remembered.get(unit)
+            known = live.decisions.get(unit)
             if known is not None and known._reason is reason and known._cell is cell:
                 self._repeats.tick()
                 return known
             decision = Decision(self._on_metric, unit, version, cell, reason)
-            live.remembered.put(unit, decision)
-            waiting = self._buffer.expose(decision)
-        if waiting == BATCH or not self._background.started:
+            live.decisions.put(unit, decision)
+            waiting = self._buffer.add_exposure(decision)
+        if waiting == MAX_BATCH_EVENTS or not self._background.started:
             self._background.nudge()
         return decision
 
@@ -258,8 +258,8 @@ class Client:
                 raise FieldError("the client is closed")
             if not unit:
                 raise FieldError("the event has no unit")
-            waiting = self._buffer.measure(unit, decision, *check_fields(event, fields))
-            if waiting == BATCH or not self._background.started:
+            waiting = self._buffer.add_metric(unit, decision, *check_fields(event, fields))
+            if waiting == MAX_BATCH_EVENTS or not self._background.started:
                 self._background.nudge()
         except Exception as error:
             self._error_log.refuse(str(error))
@@ -268,7 +268,7 @@ class Client:
         """Forget the decision of a dropped exposure, so that the unit's next one is logged again."""
         live = self._holder.live
         if live.policy is None or live.policy.version == decision._version:
-            live.remembered.forget(decision._unit)
+            live.decisions.forget(decision._unit)
 
     def _after_fork(self) -> None:
         """Start again in a child process: keep the policy, and leave the waiting events to the parent."""
@@ -295,8 +295,8 @@ def _unit(unit: object) -> str:
         return str(unit)
     if not isinstance(unit, str):
         raise FieldError(f"a unit must be a string or an integer, got {type(unit).__name__}")
-    if not 0 < len(unit) <= LONGEST:
-        raise FieldError(f"a unit must have 1 to {LONGEST} characters, got {len(unit)}")
+    if not 0 < len(unit) <= MAX_UNIT_CHARACTERS:
+        raise FieldError(f"a unit must have 1 to {MAX_UNIT_CHARACTERS} characters, got {len(unit)}")
     if not unit.isascii():
         unit.encode()  # Half a surrogate pair cannot be sent.
     return unit

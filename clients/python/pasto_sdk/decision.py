@@ -1,4 +1,4 @@
-"""What a caller gets for a unit, and the handle by which it says what happened."""
+"""Decision for one unit: its candidate, and the handle that tracks its metric events."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Track = Callable[["Decision", str, dict[str, object]], None]
 
 
 class Decision:
-    """One unit's candidate: the values to use, why, and with what probability they were drawn.
+    """Candidate of one unit: its values, the reason, and the probability with which it was drawn.
 
-    Reasons: SPLIT, drawn from the policy; DEFAULT, the baseline, for no policy was known or the unit cannot be drawn
-    for; STALE, the baseline, for the service was out of reach until the policy expired; OVERRIDE, asked for by name.
-    Only SPLIT is learned from.
+    Reasons: SPLIT, drawn from the policy; DEFAULT, the baseline, because there was no policy or the unit is not valid;
+    STALE, the baseline, because the policy expired while the service was unavailable; OVERRIDE, requested by name.
+    The learner uses only SPLIT.
     """
 
     # Made for every unit: slots are filled in a third of the time that a frozen dataclass takes.
@@ -43,83 +43,83 @@ class Decision:
 
     @property
     def unit(self) -> str:
-        """Whom it is for; empty where what was given is no unit."""
+        """Unit of the decision; empty if the given unit was not valid."""
         return self._unit
 
     @property
     def values(self) -> Mapping[str, Value]:
-        """The candidate's parameters; empty where not even a baseline is known."""
+        """Values of the candidate's parameters; empty if there is not even a baseline."""
         return self._cell.values
 
     @property
     def name(self) -> str:
-        """The candidate's name."""
+        """Name of the candidate."""
         return self._cell.name
 
     @property
     def candidate(self) -> int | None:
-        """The candidate's index in the study; None where no policy was ever known."""
+        """Index of the candidate in the study; None if there was never a policy."""
         return self._cell.candidate if self._cell.candidate >= 0 else None
 
     @property
     def version(self) -> int:
-        """Of the policy it comes from; 0 where none was ever known."""
+        """Version of the policy; 0 if there was never one."""
         return self._version
 
     @property
     def propensity(self) -> float:
-        """The probability with which this arm and candidate were drawn; 0 where nothing was drawn."""
+        """Probability with which this arm and candidate were drawn; 0 if nothing was drawn."""
         return self._cell.propensity
 
     @property
     def arm(self) -> str:
-        """The part of the traffic it belongs to; "none" where nothing was drawn."""
+        """Arm of the traffic; "none" if nothing was drawn."""
         return self._cell.arm
 
     @property
     def reason(self) -> Reason:
-        """Why it is this candidate."""
+        """Reason for this candidate."""
         return self._reason
 
     def track(self, event: str, /, **fields: object) -> None:
-        """Say what happened to the unit under this decision; never blocks and never raises."""
+        """Send a metric event of the unit under this decision; never blocks and never raises."""
         self._track(self, event, fields)
 
     def __repr__(self) -> str:
         return f"<Decision {self._unit!r}: {self.name!r}, {self._reason}, version {self._version}>"
 
 
-LARGEST = 1e15
-"""Beyond it a double no longer tells neighbouring numbers apart, and the service takes none."""
+MAX_NUMBER = 1e15
+"""Largest number that the service takes; above it, a double cannot hold every integer and a fraction."""
 
 
 class FieldError(InputError):
-    """Something that cannot be sent; it is counted and reported by the client's status, never raised to a caller."""
+    """Event that cannot be sent; the client counts it in its status and never raises it to a caller."""
 
 
 def check_fields(event: object, fields: Mapping[str, object]) -> tuple[str, dict[str, Value]]:
-    """An event's name and fields as they are sent; FieldError where they cannot be.
+    """Return an event's name and fields as they are sent; raise FieldError if they cannot be.
 
     >>> check_fields("watch", {"seconds": 31.2, "full": True})
     ('watch', {'seconds': 31.2, 'full': True})
     >>> check_fields("watch", {"seconds": float("nan")})
     Traceback (most recent call last):
-    pasto_sdk.decision.FieldError: field 'seconds' is nan; numbers are finite and at most 1e+15
+    pasto_sdk.decision.FieldError: field 'seconds' is nan; a number must be finite and at most 1e+15
     """
     if not isinstance(event, str) or not event:
-        raise FieldError(f"an event's name is a text, got {type(event).__name__}")
+        raise FieldError(f"an event's name must be a string, got {type(event).__name__}")
     return event, {name: _plain(name, value) for name, value in fields.items()}
 
 
 def _plain(name: str, value: object) -> Value:
     plain = value if isinstance(value, (float, int, bool)) or type(value) is str else _converted(name, value)
-    if isinstance(plain, (int, float)) and not -LARGEST <= plain <= LARGEST:
-        raise FieldError(f"field {name!r} is {plain}; numbers are finite and at most {LARGEST:g}")
+    if isinstance(plain, (int, float)) and not -MAX_NUMBER <= plain <= MAX_NUMBER:
+        raise FieldError(f"field {name!r} is {plain}; a number must be finite and at most {MAX_NUMBER:g}")
     return plain
 
 
 def _converted(name: str, value: object) -> Value:
-    """A number of numpy or of anything else that knows how to become a plain one."""
+    """Return a number of numpy or another library as a plain number."""
     if isinstance(value, str):
         return str(value)
     item: object = None

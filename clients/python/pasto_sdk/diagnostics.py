@@ -1,4 +1,4 @@
-"""What went wrong, for whoever asks: counted, kept, and logged once each."""
+"""Diagnostics of a client: problems, counted and logged once each, and a lock-free counter."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections import Counter
 
 LOG = logging.getLogger("pasto.sdk")
 
-KEPT = 50
-"""Different messages that are remembered; whatever comes after those is counted and not logged."""
+MAX_MESSAGES = 50
+"""Most different messages that are stored; later ones are counted and not logged."""
 
 UNLISTED = "reason not listed by the service"
-"""The reason of an event that the service refused without one: it explains the first hundred of a batch."""
+"""Reason of a rejected event without one: the service explains the first hundred of a batch."""
 
 
 class ErrorLog:
-    """Problems that a caller must not be bothered with, and an operator must be able to see.
+    """Problems that must not reach the caller, and that an operator must see.
 
-    >>> journal = ErrorLog()
-    >>> journal.note("the service answered 503")
-    >>> journal.errors, journal.last
+    >>> error_log = ErrorLog()
+    >>> error_log.note("the service answered 503")
+    >>> error_log.errors, error_log.last
     (1, 'the service answered 503')
     """
 
@@ -28,29 +28,29 @@ class ErrorLog:
         self.errors = 0
         self.last: str | None = None
         self.refused: Counter[str] = Counter()
-        """Events that the service, or the client itself, would not take, by reason."""
-        self._told: set[str] = set()
+        """Events that the service or the client rejected, by reason."""
+        self._logged: set[str] = set()
 
     def note(self, message: str) -> None:
-        """Count a problem, keep it as the last one, and log it the first time."""
+        """Count a problem, store it as the last one, and log it the first time."""
         self.errors += 1
         self.last = message
-        if message not in self._told and len(self._told) < KEPT:
-            self._told.add(message)
+        if message not in self._logged and len(self._logged) < MAX_MESSAGES:
+            self._logged.add(message)
             LOG.warning("%s", message)
 
     def refuse(self, reason: str) -> None:
-        """Count an event that is not taken, by its reason."""
+        """Count a rejected event by its reason."""
         reason = reason or UNLISTED
-        self.refused[reason if reason in self.refused or len(self.refused) < KEPT else "other reasons"] += 1
-        self.note(f"an event was refused: {reason}")
+        self.refused[reason if reason in self.refused or len(self.refused) < MAX_MESSAGES else "other reasons"] += 1
+        self.note(f"an event was rejected: {reason}")
 
 
 class CallCounter:
-    """Counts calls of `tick`, each of which is one step of the interpreter and so never lost.
+    """Counter of calls of `tick`; each call is one step of the interpreter, so none is lost.
 
-    >>> meter = CallCounter()
-    >>> meter.tick(), meter.tick(), meter.read(), meter.read()
+    >>> counter = CallCounter()
+    >>> counter.tick(), counter.tick(), counter.read(), counter.read()
     (0, 1, 2, 2)
     """
 
@@ -61,7 +61,7 @@ class CallCounter:
         self._readings = 0
 
     def read(self) -> int:
-        """How often it ticked; reading ticks too, and is taken off."""
+        """Return how often it ticked, without the ticks of earlier reads."""
         count = self.tick() - self._readings
         self._readings += 1
         return count

@@ -16,12 +16,12 @@ class PastoError(Exception):
 
 
 class InputError(PastoError, ValueError):
-    """What was given does not fit; the message says what was needed, what came, and the cure."""
+    """Input that does not fit; the message names what was needed, what came, and the fix."""
 
 
 class PolicyError(InputError):
-    """A published policy that cannot be read, or does not add up."""
+    """Published policy that cannot be read or is inconsistent."""
 
 
 class OptionError(InputError):
-    """A name or setting that does not exist."""
+    """Option that does not exist or has a wrong value."""

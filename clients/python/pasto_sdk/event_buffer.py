@@ -1,4 +1,4 @@
-"""Events on their way to the service, and the books that account for every exposure."""
+"""Buffer of events that wait to be sent, with exact counts of every exposure."""
 
 from __future__ import annotations
 
@@ -12,176 +12,185 @@ from typing import Any, NamedTuple
 from pasto_sdk.decision import OVERRIDE, SPLIT, Decision
 from pasto_sdk.policy_document import Value
 
-VERSIONS = 64
-"""Policies whose books are kept; closed books beyond that are put away, the oldest first."""
+MAX_POLICY_TALLIES = 64
+"""Policies whose exposures are counted; beyond that, the oldest complete tally is removed."""
 
 
 class BufferedMetric(NamedTuple):
-    """One metric event that waits."""
+    """Metric event that waits to be sent."""
 
     sequence: int
     unit: str
     decision: Decision | None
-    """What the unit was served, where that is known here."""
+    """The unit's decision, if this client made it."""
     name: str
     fields: Mapping[str, Value]
 
 
 Event = Decision | BufferedMetric
-"""What waits to be sent. An exposure is its decision itself: one object less to make, and to collect, for each."""
+"""An event that waits. An exposure is its decision itself, which saves one object for each."""
 
 
 @dataclass(slots=True)
 class CandidateTally:
-    """What became of the exposures of one candidate under one version: assigned == logged + dropped + pending."""
+    """Exposures of one candidate under one policy version: assigned == logged + dropped + pending."""
 
     assigned: int = 0
     logged: int = 0
     dropped: int = 0
-    """Lost on the way: pushed out of a full buffer, or refused by the service."""
+    """Evicted from a full buffer, or rejected by the service."""
 
 
 @dataclass(slots=True)
 class PolicyTally:
-    """The lines of one version."""
+    """Exposures of one policy version, by candidate."""
 
-    lines: dict[str, CandidateTally] = field(default_factory=dict)
+    candidates: dict[str, CandidateTally] = field(default_factory=dict)
     changes: int = 0
-    told: int = 0
-    """How many of the changes the service knows of."""
+    reported_changes: int = 0
+    """Changes that the service has acknowledged."""
 
-    def closed(self) -> bool:
-        """Whether nothing is pending and the service knows it all."""
-        return self.told == self.changes and all(
-            one.assigned == one.logged + one.dropped for one in self.lines.values()
+    def is_complete(self) -> bool:
+        """Return whether nothing is pending and the service has acknowledged all counts."""
+        return self.reported_changes == self.changes and all(
+            tally.assigned == tally.logged + tally.dropped for tally in self.candidates.values()
         )
 
 
 class ExposureTally(NamedTuple):
-    """A book as it stood when it was told to the service."""
+    """Counts of one policy version as they are sent to the service."""
 
     version: int
     changes: int
-    wire: dict[str, Any]
+    event: dict[str, Any]
 
 
 class EventBuffer:
-    """A bounded buffer of numbered events that never blocks: when it is full the oldest goes, and is counted.
+    """Bounded buffer of numbered events that never blocks: if it is full, the oldest event is dropped and counted.
 
-    The oldest, because a round that is still open can use the new ones, and because a unit whose exposure is lost
-    drops out of its round as if it had not come, whereas an exposure whose metrics are lost would count as zero.
+    The oldest is dropped because an open round can use the new ones. A unit whose exposure is lost leaves its round;
+    an exposure whose metric events are lost would count as zero.
     """
 
-    def __init__(self, capacity: int, lost: Callable[[Decision], None] = lambda decision: None) -> None:
+    def __init__(self, capacity: int, on_drop: Callable[[Decision], None] = lambda decision: None) -> None:
         self.capacity = capacity
-        self._lost = lost
+        self._on_drop = on_drop
         self.renew()
 
     def renew(self) -> None:
-        """Begin as a new source with nothing waiting: at the start, and in a child after a fork."""
-        # A signal handler or a finaliser may decide or track while this thread is inside: it must not wait for itself.
+        """Start as a new source without events: at the start, and in a child process after a fork."""
+        # Reentrant, because a signal handler or a finalizer may call the client while this thread holds the lock.
         self.lock = threading.RLock()
         self.source = uuid.uuid4().hex
         self.waiting: deque[Event] = deque()
-        self.flying: list[Event] = []
-        """Taken by the sender and not yet answered for."""
-        self.books: dict[int, PolicyTally] = {}
+        self.in_flight: list[Event] = []
+        """Events in the request that the service has not acknowledged."""
+        self.tallies: dict[int, PolicyTally] = {}
         self.sequence = 0
         self.dropped_metrics = 0
-        self._tallies = 0
+        self._tally_sequence = 0
 
-    def expose(self, decision: Decision) -> int:
-        """Take a new decision's exposure and count it; returns how many wait. The caller holds the lock."""
+    def add_exposure(self, decision: Decision) -> int:
+        """Add and count the exposure of a new decision; return how many events wait. The caller holds the lock."""
         version, name = decision._version, decision._cell.name
-        book = self.books.get(version)
-        if book is None:
-            book = self._open(version)
-        line = book.lines.get(name)
-        if line is None:
-            line = book.lines[name] = CandidateTally()
-        line.assigned += 1
-        book.changes += 1
+        tally = self.tallies.get(version)
+        if tally is None:
+            tally = self._open(version)
+        candidate = tally.candidates.get(name)
+        if candidate is None:
+            candidate = tally.candidates[name] = CandidateTally()
+        candidate.assigned += 1
+        tally.changes += 1
         self.sequence = decision._sequence = self.sequence + 1
         waiting = self.waiting
         if len(waiting) >= self.capacity:
-            self._push_out(waiting.popleft())
+            self._evict(waiting.popleft())
         waiting.append(decision)
         return len(waiting)
 
-    def measure(self, unit: str, decision: Decision | None, name: str, fields: Mapping[str, Value]) -> int:
-        """Take a metric event; returns how many wait."""
+    def add_metric(self, unit: str, decision: Decision | None, name: str, fields: Mapping[str, Value]) -> int:
+        """Add a metric event; return how many events wait."""
         with self.lock:
             self.sequence += 1
             if len(self.waiting) >= self.capacity:
-                self._push_out(self.waiting.popleft())
+                self._evict(self.waiting.popleft())
             self.waiting.append(BufferedMetric(self.sequence, unit, decision, name, fields))
             return len(self.waiting)
 
     def take(self, limit: int) -> list[Event]:
-        """The next events to send, or those taken before: they stay so until they are settled or put back."""
+        """Return the next events to send, or those taken before, until they are settled or returned."""
         with self.lock:
-            if not self.flying:
-                self.flying = [self.waiting.popleft() for _ in range(min(limit, len(self.waiting)))]
-            return self.flying
+            if not self.in_flight:
+                self.in_flight = [self.waiting.popleft() for _ in range(min(limit, len(self.waiting)))]
+            return self.in_flight
 
-    def put_back(self, events: list[Event]) -> None:
-        """Let the last events that were taken wait again, before all others."""
+    def return_events(self, events: list[Event]) -> None:
+        """Put the last events that were taken back to the front of the buffer."""
         with self.lock:
-            self.flying = self.flying[: len(self.flying) - len(events)]
+            self.in_flight = self.in_flight[: len(self.in_flight) - len(events)]
             self.waiting.extendleft(reversed(events))
 
-    def settle(self, refused: Collection[int] = ()) -> None:
-        """The service has answered for what was taken: kept, but for those at these places."""
+    def settle(self, rejected: Collection[int] = ()) -> None:
+        """Record that the service acknowledged the taken events, except those that it rejected."""
         with self.lock:
-            for place, event in enumerate(self.flying):
-                if place in refused:
+            for place, event in enumerate(self.in_flight):
+                if place in rejected:
                     self._drop(event)
                 elif isinstance(event, Decision):
-                    self.books[event.version].lines[event.name].logged += 1
-            self.flying = []
+                    self.tallies[event.version].candidates[event.name].logged += 1
+            self.in_flight = []
 
-    def tallies(self) -> list[ExposureTally]:
-        """The books that changed since the service was last told, as it is to be told now."""
+    def changed_tallies(self) -> list[ExposureTally]:
+        """Return the tallies that changed since the service last acknowledged them."""
         with self.lock:
-            return [self._tally(version, book) for version, book in self.books.items() if book.told != book.changes]
+            return [
+                self._tally(version, tally)
+                for version, tally in self.tallies.items()
+                if tally.reported_changes != tally.changes
+            ]
 
-    def told(self, tallies: Collection[ExposureTally]) -> None:
-        """The service has these tallies."""
+    def mark_reported(self, tallies: Collection[ExposureTally]) -> None:
+        """Record that the service has these tallies."""
         with self.lock:
             for tally in tallies:
-                if tally.version in self.books:
-                    self.books[tally.version].told = tally.changes
+                if tally.version in self.tallies:
+                    self.tallies[tally.version].reported_changes = tally.changes
 
-    def settled(self, sequence: int) -> bool:
-        """Whether everything up to an event has been answered for, and the books are told where nothing waits."""
+    def is_settled(self, sequence: int) -> bool:
+        """Return whether all events up to a sequence number are settled, and all tallies if nothing waits."""
         with self.lock:
-            pending = self.flying or self.waiting
+            pending = self.in_flight or self.waiting
             if pending:
                 return _sequence(pending[0]) > sequence
-            return all(book.told == book.changes for book in self.books.values())
+            return all(tally.reported_changes == tally.changes for tally in self.tallies.values())
 
     def pending(self) -> int:
-        """Events not yet answered for."""
-        return len(self.waiting) + len(self.flying)
+        """Return how many events are not settled."""
+        return len(self.waiting) + len(self.in_flight)
 
-    def accounts(self) -> dict[int, dict[str, dict[str, int]]]:
-        """By version and candidate: exposures assigned, logged, dropped and pending, all counted apart."""
+    def count_by_candidate(self) -> dict[int, dict[str, dict[str, int]]]:
+        """Return exposures assigned, logged, dropped and pending, by version and candidate."""
         with self.lock:
-            events = [*self.flying, *self.waiting]
+            events = [*self.in_flight, *self.waiting]
             accounts = {
                 version: {
-                    name: {"assigned": line.assigned, "logged": line.logged, "dropped": line.dropped, "pending": 0}
-                    for name, line in book.lines.items()
+                    name: {
+                        "assigned": candidate.assigned,
+                        "logged": candidate.logged,
+                        "dropped": candidate.dropped,
+                        "pending": 0,
+                    }
+                    for name, candidate in tally.candidates.items()
                 }
-                for version, book in self.books.items()
+                for version, tally in self.tallies.items()
             }
         for event in events:
             if isinstance(event, Decision):
                 accounts[event.version][event.name]["pending"] += 1
         return accounts
 
-    def wire(self, event: Event) -> dict[str, Any]:
-        """An event as it is sent; the same event is the same text with the same id, however often."""
+    def serialize(self, event: Event) -> dict[str, Any]:
+        """Return an event as it is sent; a repeat of it has the same text and the same id."""
         sequence = _sequence(event)
         sent: dict[str, Any] = {
             "id": f"{self.source}-{sequence}",
@@ -202,45 +211,47 @@ class EventBuffer:
         if event.decision is not None and event.decision.reason == SPLIT:
             sent |= {"version": event.decision.version, "candidate": event.decision.name}
         elif event.decision is not None:
-            sent["version"] = 0  # Kept, and credited to no candidate.
+            sent["version"] = 0  # Stored, and counted for no candidate.
         return sent
 
     def _open(self, version: int) -> PolicyTally:
-        if len(self.books) >= VERSIONS:
-            closed = next((version for version, book in self.books.items() if book.closed()), None)
+        if len(self.tallies) >= MAX_POLICY_TALLIES:
+            closed = next((version for version, tally in self.tallies.items() if tally.is_complete()), None)
             if closed is not None:
-                del self.books[closed]
-        book = self.books[version] = PolicyTally()
-        return book
+                del self.tallies[closed]
+        tally = self.tallies[version] = PolicyTally()
+        return tally
 
-    def _push_out(self, event: Event) -> None:
-        """Drop an event for want of room; its unit, should it come again, is worth another exposure."""
+    def _evict(self, event: Event) -> None:
+        """Drop an event because the buffer is full; the next decision of its unit is logged again."""
         self._drop(event)
         if isinstance(event, Decision):
-            self._lost(event)
+            self._on_drop(event)
 
     def _drop(self, event: Event) -> None:
-        """Count an event that the service will never have."""
+        """Count an event that is lost."""
         if isinstance(event, Decision):
-            book = self.books[event.version]
-            book.lines[event.name].dropped += 1
-            book.changes += 1
+            tally = self.tallies[event.version]
+            tally.candidates[event.name].dropped += 1
+            tally.changes += 1
         else:
             self.dropped_metrics += 1
 
-    def _tally(self, version: int, book: PolicyTally) -> ExposureTally:
-        self._tallies += 1
+    def _tally(self, version: int, tally: PolicyTally) -> ExposureTally:
+        self._tally_sequence += 1
         return ExposureTally(
             version,
-            book.changes,
+            tally.changes,
             {
                 "type": "exposure_counts",
-                "id": f"{self.source}-counts-{self._tallies}",
+                "id": f"{self.source}-counts-{self._tally_sequence}",
                 "source": self.source,
-                "sequence": self._tallies,
+                "sequence": self._tally_sequence,
                 "version": version,
-                "assigned": {name: line.assigned for name, line in book.lines.items()},
-                "dropped": {name: line.dropped for name, line in book.lines.items() if line.dropped},
+                "assigned": {name: candidate.assigned for name, candidate in tally.candidates.items()},
+                "dropped": {
+                    name: candidate.dropped for name, candidate in tally.candidates.items() if candidate.dropped
+                },
             },
         )
 

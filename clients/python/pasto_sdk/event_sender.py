@@ -1,4 +1,4 @@
-"""Brings events to the service: in batches, again and again with the same ids, until each is answered for."""
+"""Sender of events: batches with fixed ids, repeated until the service accounts for every event."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pasto_sdk.event_buffer import EventBuffer, ExposureTally
 from pasto_sdk.policy_holder import PolicyHolder
 from pasto_sdk.transport import Request, Response, Transport
 
-FIRST = 2.0
+FIRST_WAIT_SECONDS = 2.0
 
-CAP = 30.0
-"""Seconds: nobody waits longer, so that a service that is back is found within half a minute."""
+MAX_WAIT_SECONDS = 30.0
+"""Longest wait, so that a service that is back is found within half a minute."""
 
-LEAST = 1.0
-"""Seconds between two requests of one kind, whatever happens."""
+MIN_INTERVAL_SECONDS = 1.0
+"""Shortest time between two requests of one kind."""
 
 
 class Backoff:
-    """Counts failures in a row; each waits between half and the whole of twice the one before.
+    """Exponential back-off with jitter: each wait is between half and all of twice the wait before.
 
     >>> backoff = Backoff(random=lambda: 1.0)
     >>> [backoff.failed() for _ in range(6)]
@@ -39,51 +39,51 @@ class Backoff:
         self.failures = 0
 
     def jitter(self) -> float:
-        """A factor between 0.8 and 1, for whatever many clients would else do at the same moment."""
+        """Return a factor between 0.8 and 1, so that many clients do not act at the same moment."""
         return 0.8 + 0.2 * self._random()
 
     def failed(self, retry_after: str = "") -> float:
-        """Seconds to wait now; what the service asks for in Retry-After is granted up to the cap."""
-        longest = min(CAP, FIRST * 2.0 ** min(self.failures, 10))
+        """Count a failure and return the seconds to wait; Retry-After counts up to MAX_WAIT_SECONDS."""
+        longest = min(MAX_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** min(self.failures, 10))
         self.failures += 1
         wait = longest * (1 + self._random()) / 2
-        return max(wait, min(float(retry_after), CAP)) if retry_after.isdecimal() else wait
+        return max(wait, min(float(retry_after), MAX_WAIT_SECONDS)) if retry_after.isdecimal() else wait
 
     def succeeded(self) -> None:
-        """Begin anew."""
+        """Start again with the first wait."""
         self.failures = 0
 
 
-BATCH = 1000
-"""Events in one request."""
+MAX_BATCH_EVENTS = 1000
+"""Most events in one request."""
 
-LARGE = 500_000
-"""Bytes at which a batch is full, before compression."""
+MAX_BATCH_BYTES = 500_000
+"""Size at which a batch is full, before compression."""
 
-WORTH_COMPRESSING = 4096
+MIN_COMPRESSED_BYTES = 4096
 
-PATIENCE = 10.0
-"""Seconds for an answer."""
+RESPONSE_TIMEOUT_SECONDS = 10.0
+"""Time for a whole response."""
 
-BREATH = 20
-"""Events written in one go; then the callers' threads are let in, so that none waits for a whole batch."""
+EVENTS_PER_SLICE = 20
+"""Events serialized at a time; other threads run in between, so that none waits for a whole batch."""
 
-TALLY_EVERY = 30.0
-"""Seconds in which the books are told even while events never stop coming."""
+TALLY_INTERVAL_SECONDS = 30.0
+"""Time after which tallies are sent even while events keep coming."""
 
-TOO_LARGE = 413
+TOO_LARGE_STATUS = 413
 
-ABOUT_THE_BATCH = (400, 422)
-"""Answers that are about what was sent, where they come from the service itself."""
+BATCH_ERROR_STATUSES = (400, 422)
+"""Statuses of the service itself that blame the content of a batch."""
 
 
 class EventSender:
-    """Sends what waits in the outbox, one request a step.
+    """Sender of the buffered events, one request a step.
 
-    Only an answer that accounts for every event of the batch settles it. What the service refuses by name is counted
-    and let go; a batch that it will not take at all is cut in half until the event at fault is alone; on every other
-    answer, and on none, the same batch is sent again later. Exposures are signed when their batch is written: what
-    was decided before the signing key came is signed too.
+    A batch is settled only by a response that accounts for every event. Events that the service rejects are counted
+    and dropped. A batch that it rejects as a whole is halved until the faulty event is alone. After any other response,
+    or none, the same batch is sent again later. Exposures are signed when their batch is serialized, so that decisions
+    made before the signing key arrived are signed too.
     """
 
     def __init__(
@@ -108,47 +108,47 @@ class EventSender:
         self._flush_interval = flush_interval
         self._clock = clock
         self._backoff = Backoff(random)
-        self._limit = BATCH
-        self._under_way: Request | None = None
-        """The batch that was taken and not yet answered for, written once."""
+        self._limit = MAX_BATCH_EVENTS
+        self._request_in_flight: Request | None = None
+        """The request of the batch that is not settled, serialized once."""
         self._tallies: list[ExposureTally] = []
-        self._tallied = clock()
-        self._apart = False
-        """Whether the books go in a request of their own, for they are large."""
-        self._tried = -LEAST
-        self._due = -LEAST
+        self._last_tally = clock()
+        self._send_tallies_alone = False
+        """True if tallies go in their own request, because they are large."""
+        self._last_attempt = -MIN_INTERVAL_SECONDS
+        self._due = -MIN_INTERVAL_SECONDS
         self.urgent = False
-        """Somebody waits: try again as soon as may be, instead of when it is due."""
+        """True while a caller waits: retry at the shortest interval, not when it is due."""
 
     @property
     def failing(self) -> bool:
-        """Whether the last try failed."""
+        """True if the last attempt failed."""
         return self._backoff.failures > 0
 
     def step(self) -> float:
-        """Send one batch, if there is anything to send and it is due; returns the seconds until the next."""
+        """Send one batch if it is due; return the seconds until the next."""
         now = self._clock()
-        due = self._tried + LEAST if self.urgent and self.failing else self._due
+        due = self._last_attempt + MIN_INTERVAL_SECONDS if self.urgent and self.failing else self._due
         if now < due:
             return due - now
-        if self._holder.awaits_signing_key and not self._buffer.settled(self._buffer.sequence):
-            self._tried = now
-            return self._failed("exposures of this study are signed, and the service has not sent the key yet")
-        request = self._under_way or self._write()
+        if self._holder.awaits_signing_key and not self._buffer.is_settled(self._buffer.sequence):
+            self._last_attempt = now
+            return self._failed("exposures of this study must be signed, and the service has not sent the key yet")
+        request = self._request_in_flight or self._write()
         if request is None:
             self.urgent = False
             return self._flush_interval
-        self._tried = now
+        self._last_attempt = now
         try:
             response = self._transport(request)
         except Exception as error:
             return self._failed(f"{type(error).__name__}: {error}")
-        answer = _answer(response, len(self._buffer.flying) + len(self._tallies))
-        if answer is None and response.status != TOO_LARGE:
+        answer = _answer(response, len(self._buffer.in_flight) + len(self._tallies))
+        if answer is None and response.status != TOO_LARGE_STATUS:
             problem = f"the service answered {response.status} and does not account for the batch"
             if response.message:
                 problem += f": {response.message}"
-            if response.status in ABOUT_THE_BATCH and response.error:
+            if response.status in BATCH_ERROR_STATUSES and response.error:
                 self._split(problem)
             return self._failed(problem, response.header("retry-after"))
         if answer is None:
@@ -160,76 +160,78 @@ class EventSender:
         return 0.0 if self.urgent or len(self._buffer.waiting) >= self._limit else self._flush_interval
 
     def _write(self) -> Request | None:
-        """Take the next batch and write it, with the books behind the last events that wait; None for nothing."""
+        """Serialize the next batch, with the tallies after the last waiting events; None if there is nothing."""
         event_buffer = self._buffer
-        tallies = event_buffer.tallies() if self._clock() - self._tallied >= TALLY_EVERY else []
-        events = [] if self._apart and tallies else event_buffer.take(self._limit)
+        tallies = event_buffer.changed_tallies() if self._clock() - self._last_tally >= TALLY_INTERVAL_SECONDS else []
+        events = [] if self._send_tallies_alone and tallies else event_buffer.take(self._limit)
         texts: list[str] = []
         size = 0
         for place, event in enumerate(events):
             texts.append(
-                json.dumps(self._holder.sign(event_buffer.wire(event)), separators=(",", ":"), allow_nan=False)
+                json.dumps(self._holder.sign(event_buffer.serialize(event)), separators=(",", ":"), allow_nan=False)
             )
             size += len(texts[-1])
-            if size >= LARGE:
-                event_buffer.put_back(events[place + 1 :])
+            if size >= MAX_BATCH_BYTES:
+                event_buffer.return_events(events[place + 1 :])
                 break
-            if place % BREATH == BREATH - 1:
+            if place % EVENTS_PER_SLICE == EVENTS_PER_SLICE - 1:
                 time.sleep(0)
-        if not tallies and not event_buffer.waiting and not (self._apart and events):
-            tallies = event_buffer.tallies()
+        if not tallies and not event_buffer.waiting and not (self._send_tallies_alone and events):
+            tallies = event_buffer.changed_tallies()
         if tallies:
-            self._tallies, self._tallied = tallies, self._clock()
-        texts.extend(json.dumps(tally.wire, separators=(",", ":")) for tally in self._tallies)
-        self._under_way = self._request(f"[{','.join(texts)}]".encode()) if texts else None
-        return self._under_way
+            self._tallies, self._last_tally = tallies, self._clock()
+        texts.extend(json.dumps(tally.event, separators=(",", ":")) for tally in self._tallies)
+        self._request_in_flight = self._request(f"[{','.join(texts)}]".encode()) if texts else None
+        return self._request_in_flight
 
     def _request(self, body: bytes) -> Request:
-        if len(body) < WORTH_COMPRESSING:
-            return Request("POST", self._url, self._headers, body, PATIENCE)
+        if len(body) < MIN_COMPRESSED_BYTES:
+            return Request("POST", self._url, self._headers, body, RESPONSE_TIMEOUT_SECONDS)
         headers = {**self._headers, "Content-Encoding": "gzip"}
-        return Request("POST", self._url, headers, gzip.compress(body, compresslevel=1, mtime=0), PATIENCE)
+        return Request(
+            "POST", self._url, headers, gzip.compress(body, compresslevel=1, mtime=0), RESPONSE_TIMEOUT_SECONDS
+        )
 
-    def _settle(self, refused: Mapping[int, str]) -> None:
-        for reason in refused.values():
+    def _settle(self, rejected: Mapping[int, str]) -> None:
+        for reason in rejected.values():
             self._error_log.refuse(reason)
-        self._buffer.settle({place for place in refused if place < len(self._buffer.flying)})
-        # A tally that was refused would be refused again; the next change makes a new one.
-        self._buffer.told(self._tallies)
-        self._limit = min(BATCH, self._limit * 2)
-        self._under_way, self._tallies = None, []
+        self._buffer.settle({place for place in rejected if place < len(self._buffer.in_flight)})
+        # A rejected tally would be rejected again; the next change makes a new one.
+        self._buffer.mark_reported(self._tallies)
+        self._limit = min(MAX_BATCH_EVENTS, self._limit * 2)
+        self._request_in_flight, self._tallies = None, []
 
     def _split(self, problem: str) -> None:
-        """Send less at once: the books apart, then half the events; what is refused on its own is let go."""
-        flying = self._buffer.flying
-        if len(flying) + len(self._tallies) <= 1 or not flying:
-            self._settle(dict.fromkeys(range(len(flying) + len(self._tallies)), problem))
+        """Send less at once: tallies alone, then half of the events; drop an event that is rejected alone."""
+        in_flight = self._buffer.in_flight
+        if len(in_flight) + len(self._tallies) <= 1 or not in_flight:
+            self._settle(dict.fromkeys(range(len(in_flight) + len(self._tallies)), problem))
             return
         if self._tallies:
-            self._apart = True
+            self._send_tallies_alone = True
         else:
-            self._limit = len(flying) // 2
-        self._buffer.put_back(flying)
-        self._under_way, self._tallies = None, []
+            self._limit = len(in_flight) // 2
+        self._buffer.return_events(in_flight)
+        self._request_in_flight, self._tallies = None, []
 
     def _failed(self, problem: str, retry_after: str = "") -> float:
         self._error_log.note(f"events do not reach {self._url}: {problem}")
         delay = self._backoff.failed(retry_after)
         self._due = self._clock() + delay
-        return delay if not self.urgent else LEAST
+        return delay if not self.urgent else MIN_INTERVAL_SECONDS
 
 
 def _answer(response: Response, events: int) -> dict[int, str] | None:
-    """Return the reasons of refused events by place; None if the answer does not account for so many events."""
+    """Return the reasons of rejected events by place; None if the response does not account for all events."""
     if response.status not in (200, 422):
         return None
     try:
-        found: Any = json.loads(response.body)
-        counts = found["accepted"], found["duplicates"]
-        refused = {one["index"]: str(one["reason"])[:300] for one in found["rejected"]}
+        answer: Any = json.loads(response.body)
+        counts = answer["accepted"], answer["duplicates"]
+        rejected = {event["index"]: str(event["reason"])[:300] for event in answer["rejected"]}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     sound = all(type(count) is int and count >= 0 for count in counts) and all(
-        type(place) is int and 0 <= place < events for place in refused
+        type(place) is int and 0 <= place < events for place in rejected
     )
-    return refused if sound and sum(counts) + len(refused) == events else None
+    return rejected if sound and sum(counts) + len(rejected) == events else None

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pasto_sdk.transport import Request, Response
 
-LARGEST = 64_000_000
+MAX_RESPONSE_BYTES = 64_000_000
 """Bytes of an answer; a policy of a hundred thousand candidates is a fifth of it."""
 
 
@@ -32,29 +32,29 @@ class HttpTransport:
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._context = context
         self._closed = False
-        self._kept = threading.local()
+        self._local = threading.local()
         self._open: set[_Connection] = set()
-        self._forsaken: list[_Connection] = []
+        self._released: list[_Connection] = []
 
     def __call__(self, request: Request) -> Response:
-        """Send a request; once more where a kept connection turns out to have been given up by the other side."""
+        """Send a request; repeat it once if the other side has closed a kept-alive connection."""
         if self._closed:
             raise ConnectionError("the transport is closed")
         parts = urlsplit(request.url)
         target = (parts.scheme, parts.netloc)
-        connection: _Connection | None = getattr(self._kept, "connection", None)
+        connection: _Connection | None = getattr(self._local, "connection", None)
         if connection is not None and connection.target == target and connection.sock is not None:
             try:
                 return self._exchange(connection, request)
             except (ConnectionError, ssl.SSLEOFError):
                 if self._closed:
                     raise
-                # Nothing was answered, and everything we ask can be asked twice.
-        connection = self._kept.connection = self._connection(target)
+                # There was no response, and every request may be repeated.
+        connection = self._local.connection = self._connection(target)
         return self._exchange(connection, request)
 
     def close(self) -> None:
-        """End every connection; whoever waits for an answer stops waiting."""
+        """Close every connection; threads that wait for a response stop waiting."""
         self._closed = True
         for connection in list(self._open):
             connection.end()
@@ -62,17 +62,17 @@ class HttpTransport:
                 connection.close()
                 self._open.discard(connection)
 
-    def forsake(self) -> None:
-        """Let go of connections that another process goes on using: what a child does after a fork.
+    def release_after_fork(self) -> None:
+        """Release connections that the parent process still uses, in a child after a fork.
 
-        Only their descriptors: a reader that was at work in the other process is locked for ever in this one, and
-        whoever closed it would wait for ever. So it is kept, and never touched again.
+        Only their descriptors are closed: a reader that was active in the parent holds a lock for ever in the child,
+        and closing it would block. So the objects stay, unused.
         """
         for connection in self._open:
-            connection.forsake()
-        self._forsaken.extend(self._open)
+            connection.release_after_fork()
+        self._released.extend(self._open)
         self._open = set()
-        self._kept = threading.local()
+        self._local = threading.local()
 
     def _connection(self, target: tuple[str, str]) -> _Connection:
         if target[0] == "https" and self._context is None:
@@ -90,9 +90,9 @@ class HttpTransport:
             connection.request(request.method, path, body=request.body or None, headers=dict(request.headers))
             answer = connection.getresponse()
             try:
-                body = answer.read(LARGEST + 1)
-                if len(body) > LARGEST:
-                    raise http.client.HTTPException(f"the answer is larger than {LARGEST} bytes")
+                body = answer.read(MAX_RESPONSE_BYTES + 1)
+                if len(body) > MAX_RESPONSE_BYTES:
+                    raise http.client.HTTPException(f"the answer is larger than {MAX_RESPONSE_BYTES} bytes")
                 if answer.length:
                     raise http.client.IncompleteRead(body, answer.length)
                 keep = not answer.will_close
@@ -107,7 +107,7 @@ class HttpTransport:
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection on which nothing waits beyond its deadline."""
+    """HTTP connection with a deadline for each exchange."""
 
     def __init__(self, target: tuple[str, str], context: ssl.SSLContext | None) -> None:
         secure = target[0] == "https"
@@ -116,7 +116,7 @@ class _Connection(http.client.HTTPConnection):
         self.target = target
         self.deadline = 0.0
         self.busy = False
-        """Whether somebody waits for an answer on it, who will close it."""
+        """True while a thread waits for a response; that thread closes it."""
         self._context = context if secure else None
 
     def connect(self) -> None:
@@ -129,22 +129,22 @@ class _Connection(http.client.HTTPConnection):
         except BaseException:
             plain.close()
             raise
-        self.sock = cast(socket.socket, _Timed(plain, self))
+        self.sock = cast(socket.socket, _TimedConnection(plain, self))
 
     def end(self) -> None:
-        """Wake whoever reads from it."""
+        """Wake the thread that reads from it."""
         timed = self.sock
         if timed is not None:
             timed.shutdown(socket.SHUT_RDWR)
 
-    def forsake(self) -> None:
-        """Close this process's descriptor of it, and nothing else."""
-        if isinstance(self.sock, _Timed):
-            self.sock.forsake()
+    def release_after_fork(self) -> None:
+        """Close the descriptor of this process only."""
+        if isinstance(self.sock, _TimedConnection):
+            self.sock.release_after_fork()
 
 
-class _Timed:
-    """As much of a socket as an HTTP connection uses, each call limited to what is left of the deadline."""
+class _TimedConnection:
+    """Part of a socket that an HTTP connection uses; each call is limited to the time left."""
 
     def __init__(self, plain: socket.socket, connection: _Connection) -> None:
         self._plain = plain
@@ -155,23 +155,23 @@ class _Timed:
         self._plain.sendall(data)
 
     def makefile(self, mode: str) -> BinaryIO:
-        return io.BufferedReader(_Incoming(self._plain, self._connection))
+        return io.BufferedReader(_DeadlineReader(self._plain, self._connection))
 
     def shutdown(self, how: int) -> None:
-        with contextlib.suppress(OSError):  # The other side may have been faster.
+        with contextlib.suppress(OSError):  # The other side may have closed it first.
             self._plain.shutdown(how)
 
     def close(self) -> None:
         self._plain.close()
 
-    def forsake(self) -> None:
+    def release_after_fork(self) -> None:
         descriptor = self._plain.detach()
         if descriptor >= 0:
             os.close(descriptor)
 
 
-class _Incoming(io.RawIOBase):
-    """What a socket receives; a slow drip that keeps every single wait short still meets the deadline."""
+class _DeadlineReader(io.RawIOBase):
+    """Reader of a socket with one deadline for all reads, also if data arrives slowly."""
 
     def __init__(self, plain: socket.socket, connection: _Connection) -> None:
         self._plain = plain
@@ -191,7 +191,7 @@ class _Incoming(io.RawIOBase):
 
 
 def remaining_seconds(deadline: float) -> float:
-    """Seconds until a deadline; raises where it has passed."""
+    """Return the seconds until a deadline; raise TimeoutError if it has passed."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("the service did not answer in time")

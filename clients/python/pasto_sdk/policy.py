@@ -1,4 +1,4 @@
-"""A published policy, ready to draw from."""
+"""Published policy: draws the candidate of a unit, and is made from shares of traffic."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from pasto_sdk.policy_document import (
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-LONGEST = 256
-"""Characters in a unit."""
+MAX_UNIT_CHARACTERS = 256
 
 _first_64_bits = Struct(">Q").unpack_from
 
@@ -39,24 +38,24 @@ _WHOLE = float(BUCKET_TOTAL)
 
 @dataclass(frozen=True, slots=True)
 class StickyCandidate:
-    """A candidate that competes for the units of its arm."""
+    """Candidate that competes for the units of its arm, in sticky mode."""
 
     start: Hash
-    """Has taken in salt and name; each draw goes on from a copy."""
+    """Hash of salt and name; each draw continues from a copy."""
     width: float
     cell: Bucket
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PublishedPolicy:
-    """An immutable policy: which candidate each unit gets, and with what probability.
+    """Immutable policy: the candidate of each unit, and its probability.
 
-    Shuffled: the top 53 bits of SHA-256(salt ‖ 0x00 ‖ unit), both in UTF-8, are the unit's place on the line
-    [0, 2^53), and the cell it falls into is its own. Another salt is another, independent, shuffle.
+    Shuffled: the top 53 bits of SHA-256(salt ‖ 0x00 ‖ unit), both in UTF-8, are the unit's place in
+    [0, 2^53), and the bucket at that place is its own. Another salt is another, independent, shuffle.
 
     Sticky: the place chooses the arm only. Within an arm each candidate gets a place of its own, h, from
-    SHA-256(salt ‖ 0x00 ‖ name ‖ 0x00 ‖ unit), and the smallest −ln((h + ½)/2^53)/width wins, the earlier cell on a
-    tie: a unit moves only where its own candidate shrank or another one grew.
+    SHA-256(salt ‖ 0x00 ‖ name ‖ 0x00 ‖ unit), and the smallest −ln((h + ½)/2^53)/width wins, the earlier bucket on
+    a tie: a unit moves only if its own candidate shrank or another one grew.
 
     >>> from pasto_sdk.policy import publish_policy
     >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
@@ -74,31 +73,31 @@ class PublishedPolicy:
     version: int
     round: int
     state: str
-    """Of the study's life when it was published."""
+    """State of the study when the policy was published."""
     mode: Literal["shuffled", "sticky"]
     salt: str
     baseline: Bucket
-    """What to serve where nothing else may be: arm "none", propensity 0."""
+    """Baseline as a fallback: arm "none", propensity 0."""
     named: Mapping[str, Bucket]
-    """Every candidate of the document by its name, as an override would serve it: arm "none", propensity 0."""
+    """Candidates by name, as an override serves them: arm "none", propensity 0."""
     cells: tuple[Bucket, ...]
-    """Their widths sum to WHOLE; those of one arm are neighbours."""
+    """Buckets whose widths sum to BUCKET_TOTAL; those of one arm are neighbours."""
     valid_from: float
     """In seconds since 1970."""
     expires_after: float
-    """Seconds that a holder may go on drawing from it after its last contact with the service."""
+    """Seconds that a client may draw from it after its last contact with the service."""
     signed: bool
-    """Whether the study takes signed exposures only."""
+    """True if the study accepts only signed exposures."""
     text: str
     """The document as published."""
     checksum: str
     """SHA-256 of the text, in hexadecimal."""
     _start: Hash = field(init=False)
-    """Has taken in the salt; each draw goes on from a copy."""
+    """Hash of the salt; each draw continues from a copy."""
     _cuts: tuple[int, ...] = field(init=False)
-    """Where each entry of `_entries` ends."""
+    """End of each entry of `_entries`."""
     _entries: tuple[Bucket | tuple[StickyCandidate, ...], ...] = field(init=False)
-    """What a place on the line leads to: a cell, or the runners of an arm."""
+    """Bucket, or candidates of an arm, of each section of [0, 2^53)."""
 
     def __post_init__(self) -> None:
         start = sha256(self.salt.encode() + b"\0")
@@ -109,7 +108,7 @@ class PublishedPolicy:
 
     @classmethod
     def from_text(cls, text: str | bytes, checksum: str | None = None) -> PublishedPolicy:
-        """Read a document, checking all of it; a checksum, where given, must be that of the text.
+        """Read and check a document; a given checksum must be that of the text.
 
         >>> PublishedPolicy.from_text('{"format": 2}')
         Traceback (most recent call last):
@@ -140,7 +139,7 @@ class PublishedPolicy:
         )
 
     def draw(self, unit: str) -> Bucket:
-        """The unit's cell: the same for the same unit, wherever and whenever it is asked.
+        """Return the bucket of a unit: always the same for the same unit.
 
         A unit is a string of 1 to 256 characters.
         """
@@ -148,15 +147,15 @@ class PublishedPolicy:
             encoded = unit.encode()
             hashed = self._start.copy()
             hashed.update(encoded)
-            if not 0 < len(unit) <= LONGEST:
-                raise _refusal(unit)
+            if not 0 < len(unit) <= MAX_UNIT_CHARACTERS:
+                raise _unit_error(unit)
         except (AttributeError, TypeError, UnicodeEncodeError):
-            raise _refusal(unit) from None
+            raise _unit_error(unit) from None
         entry = self._entries[bisect_right(self._cuts, _first_64_bits(hashed.digest())[0] >> _SPARE)]
         return entry if isinstance(entry, Bucket) else _winner(entry, encoded)
 
     def draw_many(self, units: Iterable[str]) -> list[Bucket]:
-        """The cell of each unit, in their order."""
+        """Return the bucket of each unit, in order."""
         draw = self.draw
         return [draw(unit) for unit in units]
 
@@ -170,58 +169,60 @@ class PublishedPolicy:
         return PublishedPolicy.from_text, (self.text, self.checksum)
 
     def __repr__(self) -> str:
-        return f"<Published {self.study!r} version {self.version}: {self.state}, {self.mode}, {len(self.cells)} cells>"
+        served = f"{self.state}, {self.mode}, {len(self.cells)} buckets"
+        return f"<PublishedPolicy {self.study!r} version {self.version}: {served}>"
 
 
 def _arms(cells: Iterable[Bucket], start: Hash) -> tuple[Bucket | tuple[StickyCandidate, ...], ...]:
-    """Each arm as its runners, or as its cell where it has but one."""
+    """Return each arm as its competing candidates, or as its bucket if it has only one."""
     arms: list[Bucket | tuple[StickyCandidate, ...]] = []
     for _, group in groupby(cells, lambda cell: cell.arm):
         own = tuple(group)
-        arms.append(own[0] if len(own) == 1 else tuple(_runner(cell, start) for cell in own))
+        arms.append(own[0] if len(own) == 1 else tuple(_sticky_candidate(cell, start) for cell in own))
     return tuple(arms)
 
 
-def _runner(cell: Bucket, start: Hash) -> StickyCandidate:
+def _sticky_candidate(cell: Bucket, start: Hash) -> StickyCandidate:
     hashed = start.copy()
     hashed.update(cell.name.encode() + b"\0")
     return StickyCandidate(hashed, float(cell.width), cell)
 
 
 def _width(entry: Bucket | tuple[StickyCandidate, ...]) -> int:
-    return entry.width if isinstance(entry, Bucket) else sum(runner.cell.width for runner in entry)
+    return entry.width if isinstance(entry, Bucket) else sum(candidate.cell.width for candidate in entry)
 
 
-def _winner(runners: tuple[StickyCandidate, ...], unit: bytes) -> Bucket:
-    """Who wins the unit within an arm: each candidate's chance is its width's part of the arm's."""
-    best, winner = inf, runners[0]
-    for runner in runners:
-        hashed = runner.start.copy()
+def _winner(candidates_of_arm: tuple[StickyCandidate, ...], unit: bytes) -> Bucket:
+    """Return the bucket that wins a unit; each candidate's chance is its part of the arm's width."""
+    best, winner = inf, candidates_of_arm[0]
+    for candidate in candidates_of_arm:
+        hashed = candidate.start.copy()
         hashed.update(unit)
-        score = -log(((_first_64_bits(hashed.digest())[0] >> _SPARE) + 0.5) / _WHOLE) / runner.width
+        score = -log(((_first_64_bits(hashed.digest())[0] >> _SPARE) + 0.5) / _WHOLE) / candidate.width
         if score < best:
-            best, winner = score, runner
+            best, winner = score, candidate
     return winner.cell
 
 
-def _refusal(unit: object) -> InputError:
-    """Why a unit cannot be drawn for."""
+def _unit_error(unit: object) -> InputError:
+    """Return the error for a unit that is not valid."""
     if not isinstance(unit, str):
         return InputError(f"a unit must be a string, got {unit!r} ({type(unit).__name__}); use str(...) on a number")
     if not unit:
-        return InputError("a unit must have at least one character, got ''; leave out units that nobody can name")
-    if len(unit) > LONGEST:
+        return InputError("a unit must have at least one character, got ''; leave out units without an id")
+    if len(unit) > MAX_UNIT_CHARACTERS:
         return InputError(
-            f"a unit may have {LONGEST} characters, got {len(unit)} ({unit[:20]!r}...); use a hash of it instead"
+            f"a unit must have at most {MAX_UNIT_CHARACTERS} characters, got {len(unit)} ({unit[:20]!r}...); "
+            "use a hash of it instead"
         )
-    return InputError(f"the unit {unit!r} holds half a surrogate pair, which no text may; decode it as UTF-8 first")
+    return InputError(f"the unit {unit!r} holds half a surrogate pair; decode it as UTF-8 first")
 
 
 TOLERANCE = 1e-9
-"""How far from one the shares may sum."""
+"""Largest distance of the sum of the shares from one."""
 
 _SCALE = 1074
-"""Every float is a whole multiple of 2^−1074."""
+"""Every float is an integer multiple of 2^−1074."""
 
 
 def publish_policy(
@@ -264,7 +265,7 @@ def publish_policy(
     for (arm, candidate, _), width in zip(served, bucket_widths([share for _, _, share in served]), strict=True):
         until += width
         cells.append({"arm": arm, "candidate": int(candidate), "until": until})
-    kept = sorted({baseline, *(candidate for _, candidate, _ in served)})
+    indexes = sorted({baseline, *(candidate for _, candidate, _ in served)})
     document = {
         "format": FORMAT,
         "study": study,
@@ -275,7 +276,7 @@ def publish_policy(
         "salt": salt,
         "baseline": baseline,
         "candidates": [
-            {"index": index, "name": candidates[index][0], "values": dict(candidates[index][1])} for index in kept
+            {"index": index, "name": candidates[index][0], "values": dict(candidates[index][1])} for index in indexes
         ],
         "cells": cells,
         "valid_from": valid_from,
@@ -290,9 +291,9 @@ def publish_policy(
 
 
 def bucket_widths(shares: Sequence[float]) -> list[int]:
-    """Whole numbers that sum to 2^53, each at least 1 and within one of its share of it: largest remainders first.
+    """Return integers that sum to 2^53, each at least 1 and within one of its share: largest remainders first.
 
-    Exact and the same everywhere, for it counts in whole numbers only; equal remainders go in the order given. Only
+    The result is exact on every machine, because it uses integers only; equal remainders keep the given order. Only
     shares below 2^−53, which are raised to one part each, can cost the others more than one.
 
     >>> [width / BUCKET_TOTAL for width in bucket_widths([0.5, 0.25, 0.25])]
@@ -306,7 +307,7 @@ def bucket_widths(shares: Sequence[float]) -> list[int]:
         exact.append(numerator * (2**_SCALE // denominator))
     total = sum(exact)
     parts = [max(1, part * BUCKET_TOTAL // total) for part in exact]
-    # By how much each falls short of what it should have, in units of 1/total: below zero where it was raised to 1.
+    # Shortfall of each from its exact width, in units of 1/total: negative if it was raised to 1.
     short = [part * BUCKET_TOTAL - width * total for part, width in zip(exact, parts, strict=True)]
     missing = BUCKET_TOTAL - sum(parts)
     if missing >= 0:

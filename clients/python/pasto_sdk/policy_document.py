@@ -17,10 +17,10 @@ Value = float | int | str | bool
 """One parameter's value: a number, or a choice's label."""
 
 BUCKET_TOTAL = 2**53
-"""How long the line is: every whole number up to it is exact in a float, in every language."""
+"""Sum of all bucket widths; every integer up to it is exact in a double, in every language."""
 
 ARMS = ("control", "learner", "outside", "single", "blend", "held")
-"""Why a unit is served what it is served.
+"""Arms of the traffic.
 
 control: held on the baseline for comparison; learner: drawn by what is being learned; outside: not part of the
 exploration; single and blend: the two answers being confirmed; held: everything stands still.
@@ -29,22 +29,22 @@ exploration; single and blend: the two answers being confirmed; held: everything
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A candidate within an arm, and how much of the line [0, 2^53) is its own.
+    """Candidate within an arm, and its width out of 2^53.
 
     >>> Bucket(arm="learner", candidate=0, name="a", values={"weight": 2}, width=2**52, propensity=0.5).propensity
     0.5
     """
 
     arm: str
-    """One of ARMS; "none" for a candidate that nobody draws, as a fallback or by override."""
+    """One of ARMS; "none" for a fallback or an override, which are not drawn."""
     candidate: int
     """Its index in the study."""
     name: str
     values: Mapping[str, Value]
     width: int
-    """Out of WHOLE; 0 where nobody draws it."""
+    """Out of BUCKET_TOTAL; 0 if it is not drawn."""
     propensity: float
-    """width / WHOLE, without any rounding: the probability of this arm and candidate together."""
+    """width / BUCKET_TOTAL, exact: the probability of this arm and candidate together."""
 
 
 FORMAT = 1
@@ -57,7 +57,7 @@ Candidates = Mapping[int, tuple[str, Mapping[str, Value]]]
 
 @dataclass(frozen=True, slots=True)
 class PolicyDocument:
-    """What a policy's document says, checked."""
+    """Fields of a policy document, checked."""
 
     study: str
     version: int
@@ -76,18 +76,18 @@ class PolicyDocument:
 
 
 def read_policy(text: str | bytes, checksum: str | None = None) -> PolicyDocument:
-    """Read a document; whatever does not add up is a BadPolicy that names the field."""
+    """Read a document; raise PolicyError with the name of the field that is wrong."""
     if not isinstance(text, (str, bytes)):
-        raise PolicyError(f"a policy is read from text or bytes, got {_shown(text)} ({type(text).__name__})")
+        raise PolicyError(f"a policy is read from text or bytes, got {_shorten(text)} ({type(text).__name__})")
     try:
         encoded = text.encode() if isinstance(text, str) else text
         decoded = encoded.decode()
     except UnicodeError as error:
-        raise PolicyError(f"the policy is no UTF-8 text: {error}") from error
+        raise PolicyError(f"the policy is not UTF-8 text: {error}") from error
     found = sha256(encoded).hexdigest()
     if checksum is not None and checksum != found:
         raise PolicyError(
-            f"the policy's checksum should be {checksum!r} and is {found!r}: it was changed or cut short on its way"
+            f"the policy's checksum should be {checksum!r} and is {found!r}: it was changed or cut on the way"
         )
     own = _OWN_CHECKSUM.search(encoded)
     if own is not None and own[1] != sha256(encoded[: own.start()] + b"}").hexdigest().encode():
@@ -201,7 +201,7 @@ def _check_value(parameter: str, value: object, where: str) -> None:
 def _cells(listed: list[object], candidates: Candidates) -> tuple[Bucket, ...]:
     cells: list[Bucket] = []
     last = 0
-    seen: set[tuple[str, int]] = set()
+    pairs: set[tuple[str, int]] = set()
     left: set[str] = set()
     for place, item in enumerate(listed):
         where = f"cells[{place}]"
@@ -213,7 +213,7 @@ def _cells(listed: list[object], candidates: Candidates) -> tuple[Bucket, ...]:
             raise PolicyError(f"{where}.arm is {arm!r}; the arms are {', '.join(ARMS)}")
         if candidate not in candidates:
             raise PolicyError(f"{where}.candidate is {candidate}, which is not among the candidates")
-        if (arm, candidate) in seen:
+        if (arm, candidate) in pairs:
             raise PolicyError(f"{where} repeats candidate {candidate} in arm {arm!r}; add its shares up instead")
         if cells and cells[-1].arm != arm:
             left.add(cells[-1].arm)
@@ -223,7 +223,7 @@ def _cells(listed: list[object], candidates: Candidates) -> tuple[Bucket, ...]:
         if width <= 0:
             raise PolicyError(f"{where}.until is {until}, which is not above the cut before it; cuts must increase")
         name, values = candidates[candidate]
-        seen.add((arm, candidate))
+        pairs.add((arm, candidate))
         last = until
         cells.append(Bucket(arm, candidate, name, values, width, width / BUCKET_TOTAL))
     if last != BUCKET_TOTAL:
@@ -233,14 +233,14 @@ def _cells(listed: list[object], candidates: Candidates) -> tuple[Bucket, ...]:
 
 def _mapping(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise PolicyError(f"{where} must be a JSON object, got {_shown(value)}")
+        raise PolicyError(f"{where} must be a JSON object, got {_shorten(value)}")
     return value
 
 
 def _list(fields: dict[str, Any], field: str) -> list[object]:
     value = _get(fields, field, field)
     if not isinstance(value, list):
-        raise PolicyError(f"{field} must be a JSON array, got {_shown(value)}")
+        raise PolicyError(f"{field} must be a JSON array, got {_shorten(value)}")
     return value
 
 
@@ -248,21 +248,21 @@ def _whole(fields: dict[str, Any], field: str, where: str = "") -> int:
     place = f"{where}.{field}" if where else field
     value = _get(fields, field, place)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= BUCKET_TOTAL:
-        raise PolicyError(f"{place} must be a whole number from 0 to 2^53, got {_shown(value)}")
+        raise PolicyError(f"{place} must be a whole number from 0 to 2^53, got {_shorten(value)}")
     return value
 
 
 def _number(fields: dict[str, Any], field: str) -> float:
     value = _get(fields, field, field)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= 1e15:
-        raise PolicyError(f"{field} must be a number of seconds, got {_shown(value)}")
+        raise PolicyError(f"{field} must be a number of seconds, got {_shorten(value)}")
     return float(value)
 
 
 def _flag(fields: dict[str, Any], field: str) -> bool:
     value = fields.get(field, False)
     if not isinstance(value, bool):
-        raise PolicyError(f"{field} must be true or false, got {_shown(value)}")
+        raise PolicyError(f"{field} must be true or false, got {_shorten(value)}")
     return value
 
 
@@ -270,9 +270,11 @@ def _word(fields: dict[str, Any], field: str, where: str = "") -> str:
     place = f"{where}.{field}" if where else field
     value = _get(fields, field, place)
     if not isinstance(value, str) or not value:
-        raise PolicyError(f"{place} must be a text of at least one character, got {_shown(value)}")
+        raise PolicyError(f"{place} must be a text of at least one character, got {_shorten(value)}")
     if "\0" in value:
-        raise PolicyError(f"{place} is {_shown(value)}, which holds a NUL; it parts what is hashed, so no name has one")
+        raise PolicyError(
+            f"{place} is {_shorten(value)}, which holds a NUL; it parts what is hashed, so no name has one"
+        )
     _check_text(value, place)
     return value
 
@@ -281,7 +283,9 @@ def _check_text(value: str, place: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise PolicyError(f"{place} is {_shown(value)}, which holds half a surrogate pair, which no text may") from None
+        raise PolicyError(
+            f"{place} is {_shorten(value)}, which holds half a surrogate pair, which no text may"
+        ) from None
 
 
 def _get(fields: dict[str, Any], field: str, place: str) -> Any:
@@ -291,6 +295,6 @@ def _get(fields: dict[str, Any], field: str, place: str) -> Any:
         raise PolicyError(f"{place} is missing from the policy") from None
 
 
-def _shown(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:60]}..."
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,7 +1,7 @@
-"""The last good policy on disk, for a process that starts while the service is away.
+"""Policy file: the last good policy on disk, for a process that starts while the service is unavailable.
 
-A file is always an old one or a new one, never half of either: written beside its place, forced to the disk, and moved
-over. Its first line holds the SHA-256 of the rest, so that whatever else happens to it is found out.
+The file is written under another name, synced, and renamed, so that it is never half stream. Its first line holds the
+SHA-256 of the rest, so that any damage is found.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pathlib import Path
 from pasto_sdk.errors import PolicyError
 
 FORMAT = "pasto-policy-1"
-ABANDONED = 600.0
-"""Seconds after which a file that was never moved into its place belongs to a process that died."""
+MIN_ABANDONED_SECONDS = 600.0
+"""Age at which a temporary file belongs to a process that died."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedPolicy:
-    """What a cache file holds."""
+    """Content of a policy file."""
 
     text: str
     contact: float
@@ -33,7 +33,7 @@ class SavedPolicy:
 
 
 def user_folder() -> Path | None:
-    """Where this user's programs keep what they can do without; None where the user has no home."""
+    """Return the cache folder of this user; None if the user has no home."""
     try:
         if sys.platform == "win32":
             return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "pasto" / "Cache"
@@ -45,7 +45,7 @@ def user_folder() -> Path | None:
 
 
 def policy_path(folder: str | os.PathLike[str], url: str, study: str) -> Path:
-    """The file of one study at one address.
+    """Return the file of one study at one address.
 
     >>> policy_path("cache", "https://pasto.example", "feed").name
     'policy-979c0995997ce735'
@@ -53,49 +53,53 @@ def policy_path(folder: str | os.PathLike[str], url: str, study: str) -> Path:
     return Path(folder) / f"policy-{hashlib.sha256(f'{url} {study}'.encode()).hexdigest()[:16]}"
 
 
-def save_policy(file: Path, kept: SavedPolicy) -> None:
-    """Write the file, whole or not at all, readable by this user only; OSError where it cannot be."""
-    body = f"{kept.contact!r}\n{kept.text}".encode()
+def save_policy(file: Path, policy: SavedPolicy) -> None:
+    """Write the file as a whole, readable by this user only; raise OSError if that fails."""
+    body = f"{policy.contact!r}\n{policy.text}".encode()
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, name = tempfile.mkstemp(prefix=f"{file.name}.", suffix=".part", dir=file.parent)
-    beside = Path(name)
+    temporary = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as written:
-            written.write(f"{FORMAT} {hashlib.sha256(body).hexdigest()}\n".encode() + body)
-            written.flush()
-            os.fsync(written.fileno())
-        beside.replace(file)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(f"{FORMAT} {hashlib.sha256(body).hexdigest()}\n".encode() + body)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
     except BaseException:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise
     _sync_folder(file.parent)
 
 
 def load_policy(file: Path) -> SavedPolicy:
-    """What the file holds; FileNotFoundError where there is none, BadPolicy where it is not what was written."""
+    """Read the file; raise FileNotFoundError if it is missing and PolicyError if it is damaged."""
     first, _, body = file.read_bytes().partition(b"\n")
     name, _, digest = first.partition(b" ")
     if name != FORMAT.encode():
-        raise PolicyError(f"{file} is no policy that this release wrote; it is ignored, and replaced by the next one")
+        raise PolicyError(
+            f"{file} is not a policy file of this release; it is ignored, and replaced by the next policy"
+        )
     if hashlib.sha256(body).hexdigest().encode() != digest:
         raise PolicyError(f"{file} is damaged; it is ignored, and replaced by the next policy")
     contact, _, text = body.decode().partition("\n")
     if not math.isfinite(float(contact)):
-        raise PolicyError(f"{file} says it was confirmed at {contact}")
+        raise PolicyError(
+            f"{file} has the time {contact}, which is not finite; it is ignored, and replaced by the next policy"
+        )
     return SavedPolicy(text, float(contact))
 
 
 def delete_old_policies(file: Path) -> None:
-    """Remove what processes left behind that died while they wrote."""
+    """Delete temporary files of processes that died while writing."""
     with contextlib.suppress(OSError):
         for part in file.parent.glob(f"{file.name}.*.part"):
-            if time.time() - part.stat().st_mtime > ABANDONED:
+            if time.time() - part.stat().st_mtime > MIN_ABANDONED_SECONDS:
                 part.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the move itself durable, where the system lets a folder be synced."""
+    """Make the rename durable, if the system can sync a folder."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""The policy a client decides by: taken whole, replaced whole, and read without a lock."""
+"""Holder of the policy that a client decides by: replaced as a whole, and read without a lock."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pasto_sdk.errors import PolicyError
 from pasto_sdk.exposure_signature import sign_exposure
 from pasto_sdk.policy import PublishedPolicy
 
-LATER = 60.0
-"""Seconds by which a policy of an earlier version must be younger to be believed; clocks of nodes differ by less."""
+MIN_RESTART_SECONDS = 60.0
+"""Time by which a policy with a lower version must be newer to replace the held one; clocks of nodes differ by less."""
 
 
 class DecisionCache:
-    """The last decision of each unit, for the units that came lately; the rest are forgotten.
+    """Cache of the last decision of each recent unit.
 
-    Two generations: what is asked for moves to the young one, and when that is full the old one goes. So the units
-    that come often stay, at the price of one dictionary lookup.
+    It has two generations. A unit that is looked up moves to the young one; if that is full, the old one is dropped.
+    So frequent units stay, at the cost of one dictionary lookup.
 
-    >>> remembered = DecisionCache(size=2)
-    >>> remembered.get("somebody") is None
+    >>> cache = DecisionCache(size=2)
+    >>> cache.get("user 7") is None
     True
     """
 
@@ -35,110 +35,110 @@ class DecisionCache:
         self.old: dict[str, Decision] = {}
 
     def get(self, unit: str) -> Decision | None:
-        """The unit's last decision."""
+        """Return the unit's last decision, or None."""
         decision = self.young.get(unit)
         if decision is None and (decision := self.old.get(unit)) is not None:
             self.put(unit, decision)
         return decision
 
     def put(self, unit: str, decision: Decision) -> None:
-        """Remember a unit's last decision."""
+        """Store a unit's last decision."""
         if len(self.young) >= self._size:
             self.old, self.young = self.young, {}
         self.young[unit] = decision
 
     def forget(self, unit: str) -> None:
-        """Decide anew when the unit comes again."""
+        """Remove a unit, so that its next decision is made again."""
         self.young.pop(unit, None)
         self.old.pop(unit, None)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """What holds at one moment."""
+    """Policy and decisions at one moment, replaced together."""
 
     policy: PublishedPolicy | None
     until: float
     """When it expires, on the client's clock."""
-    remembered: DecisionCache
+    decisions: DecisionCache
     contact: float = -math.inf
     """When the service last confirmed it, on the same clock."""
 
 
 @dataclass(slots=True)
 class PolicyHolder:
-    """Holds the last good policy: only a better one replaces it, and only time makes it stale."""
+    """Holder of the last good policy: only a newer one replaces it, and it becomes stale with time."""
 
     study: str
     clock: Callable[[], float]
     size: int
-    """How many units to remember, in each of two generations."""
+    """Units in each of the two generations of the decision cache."""
     live: PolicyState = field(init=False)
-    heard: bool = field(init=False, default=False)
-    """Whether the service itself has spoken, beside what was found on disk."""
+    has_answered: bool = field(init=False, default=False)
+    """True once the service itself has answered; a policy from disk does not count."""
     signing_key: str = field(init=False, default="", repr=False)
-    """The key that the service gave to sign exposures with, in memory only; empty if it gave none."""
+    """Key from the service to sign exposures with, in memory only; empty if there is none."""
 
     def __post_init__(self) -> None:
         self.live = PolicyState(None, -math.inf, DecisionCache(self.size))
 
     def offer(self, text: str | bytes, checksum: str | None, *, age: float = 0.0) -> PublishedPolicy:
-        """Take a policy, confirmed `age` seconds ago, if it is whole and is not behind the one held; else BadPolicy.
+        """Take a policy, confirmed `age` seconds ago; raise PolicyError if it is damaged or older than the held one.
 
-        A version that goes back is a copy that came late, or a study that was made anew under the old name. The
-        second is told by the service's own clock: it was published well after the one held. Once that has expired,
-        whatever the service says is taken.
+        A lower version is a late copy, or a study that was created again under the same name. In the second case it
+        was published well after the held one, by the clock of the service. Once the held policy has expired, any
+        policy of the service replaces it.
         """
         policy = PublishedPolicy.from_text(text, checksum)
         if policy.study != self.study:
-            raise PolicyError(f"the policy is of study {policy.study!r}, and {self.study!r} was asked for")
+            raise PolicyError(f"the policy is of study {policy.study!r}, and {self.study!r} is needed")
         live = self.live
         held = live.policy
         if held is not None and policy.checksum != held.checksum and policy.version <= held.version:
-            anew = policy.valid_from > held.valid_from + LATER
-            if not anew and self.clock() < live.until:
-                raise PolicyError(f"version {policy.version} was offered and version {held.version} is held already")
+            is_restarted = policy.valid_from > held.valid_from + MIN_RESTART_SECONDS
+            if not is_restarted and self.clock() < live.until:
+                raise PolicyError(f"version {policy.version} is older than version {held.version}, which is held")
         same = held is not None and policy.checksum == held.checksum
-        self._confirm(held if held is not None and same else policy, live.remembered if same else None, age)
+        self._confirm(held if held is not None and same else policy, live.decisions if same else None, age)
         return policy
 
     def confirm(self) -> bool:
-        """The service says that the policy held is still the one; False where none is."""
+        """Record that the held policy is still current; return False if none is held."""
         if self.live.policy is None:
             return False
-        self._confirm(self.live.policy, self.live.remembered, 0.0)
+        self._confirm(self.live.policy, self.live.decisions, 0.0)
         return True
 
     @property
     def awaits_signing_key(self) -> bool:
-        """Whether exposures must be signed, and the service has not been asked for the key yet."""
+        """True if exposures must be signed and the service has not answered yet."""
         policy = self.live.policy
-        return policy is not None and policy.signed and not self.signing_key and not self.heard
+        return policy is not None and policy.signed and not self.signing_key and not self.has_answered
 
     def sign(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Return an event as it is sent: an exposure that is learned from gets a signature if there is a key."""
+        """Return an event as it is sent: exposures that count get a signature, if there is a key."""
         if not self.signing_key or event["type"] != "exposure" or "fallback" in event or "override" in event:
             return event
         parts = {name: event[name] for name in ("version", "unit", "candidate")}
         return {**event, "signature": sign_exposure(self.signing_key, study=self.study, **parts)}
 
     def end(self) -> None:
-        """The service says that the study serves no policy any more: what is held is stale from now on."""
+        """Make the held policy stale, because the study has stopped serving."""
         self.live = replace(self.live, until=-math.inf)
 
-    def fresh(self) -> bool:
-        """Whether there is a policy to decide by."""
+    def is_fresh(self) -> bool:
+        """Return whether there is a policy that has not expired."""
         return self.live.policy is not None and self.clock() < self.live.until
 
-    def current(self) -> bool:
-        """Whether that policy is the service's own word, and not only what was found on disk."""
-        return self.heard and self.fresh()
+    def is_current(self) -> bool:
+        """Return whether that policy comes from the service, not only from disk."""
+        return self.has_answered and self.is_fresh()
 
     def renew(self) -> None:
-        """Keep the policy and nothing that other processes could share: what a child does after a fork."""
-        self.live = replace(self.live, remembered=DecisionCache(self.size))
+        """Keep the policy and drop cached decisions, in a child process after a fork."""
+        self.live = replace(self.live, decisions=DecisionCache(self.size))
 
-    def _confirm(self, policy: PublishedPolicy, remembered: DecisionCache | None, age: float) -> None:
+    def _confirm(self, policy: PublishedPolicy, decisions: DecisionCache | None, age: float) -> None:
         contact = self.clock() - age
-        self.heard = self.heard or not age
-        self.live = PolicyState(policy, contact + policy.expires_after, remembered or DecisionCache(self.size), contact)
+        self.has_answered = self.has_answered or not age
+        self.live = PolicyState(policy, contact + policy.expires_after, decisions or DecisionCache(self.size), contact)

@@ -1,4 +1,4 @@
-"""Keeps the policy up to date: asks, waits for the answer to change, and asks again, whatever happens."""
+"""Poller of the policy: long polls, or requests at an interval if long polls do not work."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pathlib import Path
 from pasto_sdk import policy_file
 from pasto_sdk.diagnostics import ErrorLog
 from pasto_sdk.errors import PolicyError
-from pasto_sdk.event_sender import LEAST, Backoff
+from pasto_sdk.event_sender import MIN_INTERVAL_SECONDS, Backoff
 from pasto_sdk.policy_document import has_checksum
 from pasto_sdk.policy_holder import PolicyHolder
 from pasto_sdk.transport import Request, Response, Transport
 
-LONGEST_WAIT = 60.0
-"""Seconds that the service keeps a question open."""
-PATIENCE = 10.0
-"""Seconds for an answer that the service need not wait for."""
-GIVEN_UP = 3
-"""Open questions lost in a row, while plain ones are answered, before the way there is believed to allow none."""
-PLAIN_FOR = 600.0
-"""Seconds of plain polling then."""
+MAX_LONG_POLL_SECONDS = 60.0
+"""Longest time that the service holds a long poll."""
+RESPONSE_TIMEOUT_SECONDS = 10.0
+"""Time for a response beyond that of the long poll."""
+MAX_LOST_LONG_POLLS = 3
+"""Long polls lost in a row before plain requests are used: a proxy probably cuts them."""
+PLAIN_POLLING_SECONDS = 600.0
+"""Time of plain requests after that."""
 SIGNING_KEY = "pasto-signing-key"
-"""The header with the key that exposures of a signed study are signed with."""
+"""Header with the key that signs the exposures of a signed study."""
 _CHECKSUM = re.compile(r'(?:W/)?"([0-9a-f]{64})')
 
 
 class PolicyPoller:
-    """Asks for the policy, one request a step.
+    """Poller of the policy, one request a step.
 
-    A question is left open until the policy changes, which is known at once then. Where that does not work it asks
-    every `refresh` seconds, and so it does where it is not to be `patient`, for its caller waits. After any failure
-    the next question is a plain one, so that a service that is back is seen at its first answer.
+    A long poll ends when the policy changes. Without long polls, or if they do not work, there is a request every
+    `poll_interval` seconds. After a failure the next request is a plain one, so that a service that is back is seen
+    at its first response.
     """
 
     def __init__(
@@ -58,76 +58,74 @@ class PolicyPoller:
         self._error_log = error_log
         self._poll_interval = poll_interval
         self._file = file
-        self._patient = long_poll
+        self._uses_long_polls = long_poll
         self._clock = clock
         self._wall = wall
         self._backoff = Backoff(random)
         self._answered = False
-        self._lost_waiting = 0
+        self._lost_long_polls = 0
         self._plain_until = 0.0
         self._saved_checksum = ""
         self._saved_contact = 0.0
         self._stopped = False
 
     def stop(self) -> None:
-        """Expect the open question to be cut off by the client's own close, which is not a failure."""
+        """Stop: the end of the open long poll is then not a failure."""
         self._stopped = True
 
     def restore(self) -> None:
-        """Take the policy that an earlier process left on disk."""
+        """Load the policy that an earlier process saved on disk."""
         if self._file is None:
             return
         try:
             policy_file.delete_old_policies(self._file)
-            kept = policy_file.load_policy(self._file)
-            # A clock that was wrong then or is wrong now makes it older, never younger.
-            policy = self._holder.offer(kept.text, None, age=abs(self._wall() - kept.contact))
-            self._saved_checksum, self._saved_contact = policy.checksum, kept.contact
+            saved = policy_file.load_policy(self._file)
+            # A wrong clock makes the policy older, never newer.
+            policy = self._holder.offer(saved.text, None, age=abs(self._wall() - saved.contact))
+            self._saved_checksum, self._saved_contact = policy.checksum, saved.contact
         except FileNotFoundError:
             pass
         except Exception as error:
             self._error_log.note(f"the policy on disk is not used: {error}")
 
     def step(self) -> float:
-        """Ask once; returns the seconds until the next question."""
+        """Send one request; return the seconds until the next."""
         started = self._clock()
-        long_poll = self._patient and self._answered and started >= self._plain_until
-        wait = min(self._poll_interval, LONGEST_WAIT) if long_poll else 0.0
+        long_poll = self._uses_long_polls and self._answered and started >= self._plain_until
+        wait = min(self._poll_interval, MAX_LONG_POLL_SECONDS) if long_poll else 0.0
         try:
             response = self._transport(self._request(wait))
             problem = self._take(response)
         except Exception as error:
             if self._stopped:
-                return LEAST
+                return MIN_INTERVAL_SECONDS
             return self._failed(f"{type(error).__name__}: {error}", wait)
         if problem:
             return self._failed(problem, wait, response.header("retry-after"))
         elapsed = self._clock() - started
         if wait:
-            self._lost_waiting = 0
+            self._lost_long_polls = 0
         self._answered = True
         self._backoff.succeeded()
         self._save()
-        open_questions = wait > 0 and (response.status == 200 or elapsed >= wait / 2)
-        if open_questions or (self._plain_until <= started and not wait):
-            return max(0.0, LEAST - elapsed)
-        return max(LEAST, self._poll_interval * self._backoff.jitter() - elapsed)
+        long_poll_works = wait > 0 and (response.status == 200 or elapsed >= wait / 2)
+        if long_poll_works or (self._plain_until <= started and not wait):
+            return max(0.0, MIN_INTERVAL_SECONDS - elapsed)
+        return max(MIN_INTERVAL_SECONDS, self._poll_interval * self._backoff.jitter() - elapsed)
 
     def _request(self, wait: float) -> Request:
         headers = dict(self._headers)
         if self._holder.live.policy is not None:
             headers["If-None-Match"] = f'"{self._holder.live.policy.checksum}"'
         url = f"{self._url}?wait={wait:g}" if wait else self._url
-        return Request("GET", url, headers, timeout=wait + PATIENCE)
+        return Request("GET", url, headers, timeout=wait + RESPONSE_TIMEOUT_SECONDS)
 
     def _take(self, response: Response) -> str | None:
-        """Use an answer; returns what is wrong with it, if anything."""
+        """Use a response; return the problem, if there is one."""
         if response.status in (200, 304) and (key := response.header(SIGNING_KEY)):
-            self._holder.signing_key = key  # before the policy, which lets the sender go on
+            self._holder.signing_key = key  # before the policy, because the sender waits for that
         if response.status == 304:
-            return (
-                None if self._holder.confirm() else "the service says that nothing changed, and nothing is known here"
-            )
+            return None if self._holder.confirm() else "the service answered 304, and no policy is held"
         if response.status == 409 and response.error == "wrong_state":
             self._holder.end()
             return f"{response.message or 'the study serves no policy'}; every unit gets the baseline"
@@ -149,14 +147,14 @@ class PolicyPoller:
         self._error_log.note(f"no policy from {self._url}: {problem}")
         self._answered = False
         if wait:
-            self._lost_waiting += 1
-            if self._lost_waiting >= GIVEN_UP:
-                self._lost_waiting = 0
-                self._plain_until = self._clock() + PLAIN_FOR
+            self._lost_long_polls += 1
+            if self._lost_long_polls >= MAX_LOST_LONG_POLLS:
+                self._lost_long_polls = 0
+                self._plain_until = self._clock() + PLAIN_POLLING_SECONDS
         return self._backoff.failed(retry_after)
 
     def _save(self) -> None:
-        """Keep the policy on disk when it is new, and now and then that it was confirmed."""
+        """Save a new policy on disk, and from time to time that it was confirmed."""
         policy = self._holder.live.policy
         if self._file is None or policy is None:
             return
@@ -167,5 +165,5 @@ class PolicyPoller:
         try:
             policy_file.save_policy(self._file, policy_file.SavedPolicy(policy.text, now))
         except OSError as error:
-            self._error_log.note(f"the policy cannot be kept on disk: {error}")
+            self._error_log.note(f"the policy cannot be saved on disk: {error}")
         self._saved_checksum, self._saved_contact = policy.checksum, now

@@ -1,4 +1,4 @@
-"""A service in memory, for the tests of whoever embeds the client."""
+"""Fake service in memory, for tests of programs that embed the client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pasto_sdk.transport import Request, Response
 
 
 class FakeService:
-    """A transport that serves policies and keeps events as the service would, without a network.
+    """Transport that serves policies and stores events as the service does, without a network.
 
     >>> from pasto_sdk.policy import publish_policy
     >>> from pasto_sdk import Client
@@ -21,7 +21,7 @@ class FakeService:
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
     ...                  shares=[("learner", 0, 0.5), ("learner", 1, 0.5)], valid_from=0, expires_after=86400)
     >>> service = FakeService(policy)
-    >>> with Client("http://rehearsal", study="feed", transport=service, cache=None, background=False) as client:
+    >>> with Client("http://fake", study="feed", transport=service, cache=None, background=False) as client:
     ...     client.wait_until_ready()
     ...     client.assign("user 7").name
     ...     client.flush()
@@ -34,10 +34,10 @@ class FakeService:
 
     def __init__(self, policy: PublishedPolicy | None = None) -> None:
         self.fault: Callable[[Request], Response] | None = None
-        """Answers in the service's place, or raises: what the client does then can be seen."""
+        """Function that responds instead of the service, or raises, to test how a program copes."""
         self.requests: list[Request] = []
         self.events: dict[str, dict[str, Any]] = {}
-        """What was kept, by id."""
+        """Accepted events, by id."""
         self._lock = threading.Lock()
         self.duplicates = 0
         self.policies: dict[int, PublishedPolicy] = {}
@@ -51,17 +51,17 @@ class FakeService:
 
     @property
     def exposures(self) -> list[dict[str, Any]]:
-        """Units that were served a candidate, in the order they came."""
+        """Exposures, in order of arrival."""
         return [event for event in self._stored() if event["type"] == "exposure"]
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """What was tracked, in the order it came."""
+        """Metric events, in order of arrival."""
         return [event for event in self._stored() if event["type"] == "metric"]
 
     @property
     def tallies(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """The latest books by source and version."""
+        """Latest exposure counts, by source and version."""
         latest: dict[tuple[str, int], dict[str, Any]] = {}
         for event in self._stored():
             place = (event.get("source", ""), event.get("version", 0))
@@ -100,7 +100,7 @@ class FakeService:
             for index, event in enumerate(batch):
                 if event["id"] in self.events:
                     duplicates += 1
-                elif (reason := self._fault_of(event)) is not None:
+                elif (reason := self._find_fault(event)) is not None:
                     refused.append({"index": index, "id": event["id"], "reason": reason})
                 else:
                     accepted += 1
@@ -109,8 +109,8 @@ class FakeService:
         answer = {"accepted": accepted, "duplicates": duplicates, "rejected": refused}
         return Response(422 if len(refused) == len(batch) else 200, {}, json.dumps(answer).encode())
 
-    def _fault_of(self, event: dict[str, Any]) -> str | None:
-        """Why an event would be refused; exposures are drawn again, as the service does it."""
+    def _find_fault(self, event: dict[str, Any]) -> str | None:
+        """Return the reason to reject an event, or None; exposures are drawn again, as the service does."""
         version = event.get("version", 0)
         if version and version not in self.policies:
             return f"version is {version}, which was never published"

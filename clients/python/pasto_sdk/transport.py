@@ -1,4 +1,4 @@
-"""How a request reaches the service: an argument of the client, so that tests and proxies can bring their own."""
+"""Transport of requests to the service: an argument of the client, so that tests and proxies can replace it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-LONGEST_MESSAGE = 300
-"""Characters of the service's own words that are passed on."""
+MAX_MESSAGE_CHARACTERS = 300
+"""Longest message of the service that is passed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     timeout: float = 10.0
-    """Seconds in which the whole answer has to be here, however slowly it comes."""
+    """Seconds for the whole response, also if it arrives slowly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One whole answer.
+    """One whole response.
 
     >>> Response(200, {"ETag": '"abc"'}).header("etag")
     '"abc"'
@@ -35,28 +35,28 @@ class Response:
     body: bytes = b""
 
     def header(self, name: str) -> str:
-        """A header's value by its name in any case; empty where it is missing."""
+        """Return a header's value by its name in any case; empty if it is missing."""
         return next((value for key, value in self.headers.items() if key.lower() == name.lower()), "")
 
     @property
     def error(self) -> str:
-        """The code of an error that is the service's own; empty for one of something on the way.
+        """Code of an error of the service; empty for an error of a proxy.
 
         >>> Response(409, {}, b'{"error": {"code": "wrong_state", "message": ""}}').error, Response(502).error
         ('wrong_state', '')
         """
-        return self._told("code")
+        return self._read_error("code")
 
     @property
     def message(self) -> str:
-        """What the service says about an error of its own, in one line; empty for an error of something on the way.
+        """Message of an error of the service, in one line; empty for an error of a proxy.
 
         >>> Response(404, {}, b'{"error": {"code": "unknown_study", "message": "there is no study fed"}}').message
         'there is no study fed'
         """
-        return " ".join(self._told("message").split())[:LONGEST_MESSAGE]
+        return " ".join(self._read_error("message").split())[:MAX_MESSAGE_CHARACTERS]
 
-    def _told(self, part: str) -> str:
+    def _read_error(self, part: str) -> str:
         try:
             found = json.loads(self.body)["error"][part]
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -65,4 +65,4 @@ class Response:
 
 
 Transport = Callable[[Request], Response]
-"""Sends one request and returns the answer, whatever its status; raises where there is none. Called by two threads."""
+"""Function that sends a request and returns the response of any status, or raises. Two threads call it."""

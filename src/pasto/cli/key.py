@@ -9,7 +9,7 @@ import click
 from pasto.cli.connection import api_options, current_user, open_api
 from pasto.cli.duration_option import DurationType
 from pasto.cli.output import console, echo, print_json, print_table
-from pasto.cli.study import as_json_option, when
+from pasto.cli.study import as_json_option, format_local_time
 from pasto.durations import format_duration
 from pasto.errors import OptionError
 
@@ -84,9 +84,9 @@ def list_keys(store: str, url: str | None, key: str | None, as_json: bool) -> No
             listed["prefix"],
             listed["name"],
             " ".join(listed["scopes"]),
-            when(listed["created_at"]),
-            "never" if listed["expires_at"] is None else when(listed["expires_at"]),
-            "" if listed["revoked_at"] is None else when(listed["revoked_at"]),
+            format_local_time(listed["created_at"]),
+            "never" if listed["expires_at"] is None else format_local_time(listed["expires_at"]),
+            "" if listed["revoked_at"] is None else format_local_time(listed["revoked_at"]),
         ]
         for listed in keys
     ]
@@ -106,7 +106,7 @@ def audit(store: str, url: str | None, key: str | None, as_json: bool) -> None:
         print_json(lines)
         return
     rows = [
-        [when(line["at"]), line["who"], line["action"], line["detail"]["prefix"], line["detail"]["name"]]
+        [format_local_time(line["at"]), line["who"], line["action"], line["detail"]["prefix"], line["detail"]["name"]]
         for line in lines
     ]
     print_table(console(), ["when", "who", "what", "prefix", "name"], rows, text=(0, 1, 2, 3, 4))

@@ -15,7 +15,8 @@ from pasto.formatting import format_number
 
 if TYPE_CHECKING:
     from pasto.inference.power import PowerPlan
-    from pasto.report.records import MetricSpread, Report
+    from pasto.report.lift_records import MetricSpread
+    from pasto.report.records import Report
 
 
 @click.command(

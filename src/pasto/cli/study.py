@@ -290,7 +290,7 @@ def audit(name: str, store: str, url: str | None, key: str | None, as_json: bool
     if as_json:
         print_json(lines)
         return
-    rows = [[when(line["at"]), line["who"], _describe_action(line), line["reason"]] for line in lines]
+    rows = [[format_local_time(line["at"]), line["who"], _describe_action(line), line["reason"]] for line in lines]
     print_table(console(), ["when", "who", "what", "why"], rows, text=(0, 1, 2, 3))
 
 
@@ -378,7 +378,12 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         if verdict["state"] != "holds" and not tripped
     ]
     if source := document.get("source_problem"):
-        facts.append(("source", f"fails since {when(source['since'])} in round {source['round']}: {source['message']}"))
+        facts.append(
+            (
+                "source",
+                f"fails since {format_local_time(source['since'])} in round {source['round']}: {source['message']}",
+            )
+        )
     if rejected := document.get("rejected", {}).get("events"):
         facts.append(("rejected", f"{rejected:,} event{'s' if rejected > 1 else ''}, which no metric counts"))
         facts += [("", f"{line['events']:,}: {line['reason']}") for line in document["rejected"]["reasons"]]
@@ -387,15 +392,15 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         for held in document.get("held", ())
     ]
     if (closes := document.get("closes_at")) is not None:
-        facts.append(("closes at", when(closes)))
-    facts.append(("created", when(document["created_at"])))
+        facts.append(("closes at", format_local_time(closes)))
+    facts.append(("created", format_local_time(document["created_at"])))
     return facts
 
 
-def when(at: float) -> str:
+def format_local_time(at: float) -> str:
     """Return a moment in the terminal's own time zone, with its offset from UTC.
 
-    >>> datetime.fromisoformat(when(0.0)).timestamp()
+    >>> datetime.fromisoformat(format_local_time(0.0)).timestamp()
     0.0
     """
     return datetime.fromtimestamp(at, UTC).astimezone().isoformat(sep=" ", timespec="seconds")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pasto.report.records import LiftHistoryRecord
+    from pasto.report.lift_records import LiftHistoryRecord
 
 MAX_PANELS = 6
 """Metrics that the history is drawn for."""

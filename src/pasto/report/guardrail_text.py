@@ -7,14 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pasto.formatting import format_confidence, format_lift, format_number, format_percent
-from pasto.report.records import (
-    CertificateRecord,
-    ConfirmationVerdict,
-    ConfirmedGuardrail,
-    ContradictionReport,
-    GuardrailReport,
-    MeasuredInterval,
-)
+from pasto.report.lift_records import ConfirmationVerdict, ConfirmedGuardrail, MeasuredInterval
+from pasto.report.records import CertificateRecord, ContradictionReport, GuardrailReport
 
 if TYPE_CHECKING:
     from pasto.objective import Guardrail, Objective
@@ -173,7 +167,7 @@ def contradiction_text(contradiction: ContradictionReport) -> str:
 def verdict_text(verdict: ConfirmationVerdict) -> tuple[str, ...]:
     """Return the result of a confirmation, a sentence each: the goal, the guardrails that hold, and the others.
 
-    >>> from pasto.report.records import GoalVerdict
+    >>> from pasto.report.lift_records import GoalVerdict
     >>> goal = GoalVerdict("watch_time", True, MeasuredInterval(0.3, -0.131, 0.87), "unclear")
     >>> likes = ConfirmedGuardrail("like_rate", "at_least", "-2%", "hard", True, None, "unmeasured", "-5%", False)
     >>> for sentence in verdict_text(ConfirmationVerdict("inconclusive", True, goal, (likes,))):

@@ -15,6 +15,7 @@ from pasto.formatting import (
     format_p_value,
     format_percent,
 )
+from pasto.report.data_records import AccountingReport, QualityReport, SenderLine
 from pasto.report.guardrail_text import (
     SIDE_TEXT,
     basis_text,
@@ -23,23 +24,22 @@ from pasto.report.guardrail_text import (
     understated_text,
     verdict_text,
 )
-from pasto.report.records import (
-    AccountingReport,
-    BlendRecord,
-    ClosedRoundRecord,
+from pasto.report.lift_records import (
     ConfirmationReport,
-    GuardrailReport,
-    HeldRoundRecord,
     IntervalEstimate,
     LearningReport,
     LiftRecord,
-    QualityReport,
-    Report,
     SampleRatioReport,
-    SenderLine,
+    WinnerReport,
+)
+from pasto.report.records import (
+    BlendRecord,
+    ClosedRoundRecord,
+    GuardrailReport,
+    HeldRoundRecord,
+    Report,
     SourceProblem,
     TradeoffReport,
-    WinnerReport,
 )
 from pasto.report.sender_text import departure_text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pasto.formatting import format_number, format_p_value, format_signed
-from pasto.report.records import SenderDeparture
+from pasto.report.data_records import SenderDeparture
 
 
 def departure_text(departure: SenderDeparture) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pasto.errors import LifecycleError, OptionError
 from pasto.report.guardrail_text import verdict_text
-from pasto.report.records import ConfirmationVerdict
+from pasto.report.lift_records import ConfirmationVerdict
 
 SERVING = ("learning", "confirming", "deployed", "paused")
 """States in which a policy is published and events are accepted."""

@@ -13,7 +13,8 @@ from typing import Any
 
 from pasto.control_characters import escape_control
 from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError, StudyExistsError, UnknownStudyError
-from pasto.report.records import ConfirmationVerdict, Report, SourceProblem, WhatIfAnswer, write_report
+from pasto.report.lift_records import ConfirmationVerdict
+from pasto.report.records import Report, SourceProblem, WhatIfAnswer, write_report
 from pasto.service.api_keys import ApiKeys
 from pasto.service.archive import Archive
 from pasto.service.audit_log import audit_line, check_reason

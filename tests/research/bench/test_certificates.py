@@ -59,7 +59,7 @@ def test_a_calibration_counts_binding_guardrails_of_certified_answers() -> None:
     assert cell.row()["studies"] == 1
 
 
-@pytest.mark.parametrize("name", ["revenue, 98 % zeros, 10,000 a cell, tell, errors", "percent, control 5%, steady"])
+@pytest.mark.parametrize("name", ["revenue, 98 % zeros, 10,000 a cell, tell(), errors", "percent, control 5%, steady"])
 def test_weights_by_sample_variance_are_caught(name: str) -> None:
     """A small version of the benchmark: the mutant breaks most guardrails, the learner keeps them."""
     ours = calibrate([world(name)], studies=16)[1]

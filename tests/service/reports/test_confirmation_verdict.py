@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pasto.errors import LifecycleError, OptionError
-from pasto.report.records import IntervalEstimate, LiftRecord, SampleRatioReport, write_report
+from pasto.report.lift_records import IntervalEstimate, LiftRecord, SampleRatioReport
+from pasto.report.records import write_report
 from pasto.service.reports.confirmation_report import judge_confirmation
 from pasto.service.study_file import StudySpec, parse_spec
 

@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 from pasto.report.html import render_html
-from pasto.report.records import (
-    AdjustedLiftRecord,
-    BlendRecord,
-    CertificateRecord,
-    GainRecord,
-    IntervalEstimate,
-    LiftRecord,
-    write_report,
-)
+from pasto.report.lift_records import AdjustedLiftRecord, IntervalEstimate, LiftRecord
+from pasto.report.records import BlendRecord, CertificateRecord, GainRecord, write_report
 from pasto.report.text import render_text
 from pasto.service.reports import builder
 from pasto.service.reports.guardrail_report import find_contradictions

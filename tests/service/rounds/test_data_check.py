@@ -1,4 +1,4 @@
-"""Rounds whose events are missing are held back instead of learned as zeros, until events or a person come."""
+"""Data check: rounds without their events are held, not learned as zeros, until events arrive or a person decides."""
 
 from __future__ import annotations
 

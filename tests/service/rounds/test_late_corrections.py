@@ -1,4 +1,4 @@
-"""Corrections at the pure step: when things came does not matter, and a learner that fails does not stop its study."""
+"""Corrections in the learner step: the order of arrival does not matter, and a failing learner stops no study."""
 
 from __future__ import annotations
 

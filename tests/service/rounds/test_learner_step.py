@@ -1,4 +1,4 @@
-"""The pure step: equal in, equal out; and a learner that fails does not stop its study."""
+"""Learner step: equal arguments give equal states, and a failing learner does not stop its study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every exception of a replay is told in a sentence."""
+"""Every exception of a replay has a sentence."""
 
 from __future__ import annotations
 

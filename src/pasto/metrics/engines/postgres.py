@@ -1,7 +1,7 @@
-"""Measuring in PostgreSQL: one statement does it all there, and only a row for each cell travels.
+"""PostgreSQL engine: one statement measures a round on the server, and returns one row per cell.
 
-Sums come out the same to the last bit whatever the order of arrival, because their terms are sorted: a unit's numbers
-by themselves, a cell's units by their numbers. Sums of products are taken around the cell's own mean.
+Sums are the same to the last bit for every order of arrival, because their terms are sorted: the numbers of a unit by
+themselves, the units of a cell by their numbers. Sums of products are centred at the cell's own mean.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
 def measure_relation(
     connection: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]
 ) -> tuple[Moments, ...]:
-    """The moments of every cell of any exposures and events, sorted by arm and candidate.
+    """Return the moments of every cell of any exposures and events, sorted by arm and candidate.
 
     The products come as one array, for a hundred columns have more of them than a row may have columns.
     """
@@ -99,7 +99,7 @@ def _relation_query(draft: QueryBuilder, relation: Relation, columns: tuple[Colu
 
 
 def _statement(request: MeasureRequest, pairs: list[Pair]) -> tuple[str, Parameters]:
-    """The query for some of the products, and what is bound in it; nothing in its text was written by a user."""
+    """Return the query for some of the products, and its bound values; its text holds nothing that a user wrote."""
     span: Parameters = [request.study, request.version, request.after, request.until]
     places = range(len(request.columns))
     arm = "arm"
@@ -125,7 +125,7 @@ def _statement(request: MeasureRequest, pairs: list[Pair]) -> tuple[str, Paramet
     centres = ", ".join(f"avg(x{i}) AS c{i}, sum(o{i}) AS e{i}" for i in places)
     known = ", ".join(["arm", "candidate", "n", *(f"c{i}" for i in places), *(f"e{i}" for i in places)])
     deviations = ", ".join(f"CASE WHEN abs(x{i} - c{i}) < {_TINY} THEN 0 ELSE x{i} - c{i} END AS d{i}" for i in places)
-    shown = [
+    selected = [
         "arm, candidate, n",
         *(f"c{i}" for i in places),
         *(f"sum(d{i})" for i in places),
@@ -147,7 +147,7 @@ WITH population AS (
     SELECT arm, candidate, count(*) AS n, {centres}
     FROM (SELECT * FROM bounded ORDER BY arm, candidate, {by_value}) AS sorted GROUP BY arm, candidate
 )
-SELECT {", ".join(shown)} FROM (
+SELECT {", ".join(selected)} FROM (
     SELECT {known}, {deviations}
     FROM bounded JOIN centres USING (arm, candidate) ORDER BY arm, candidate, {by_value}
 ) AS sorted GROUP BY {known}
@@ -196,7 +196,7 @@ def _picked(place: int, column: Column, request: MeasureRequest, parameters: Par
 
 
 def _number(field: str, parameters: Parameters) -> str:
-    """A field's number; true is 1 and false 0, and text is none."""
+    """Return SQL for the number of a field; true is 1 and false 0, and text is NULL."""
     parameters += [field] * 4
     return (
         "CASE jsonb_typeof(fields->%s::text) WHEN 'number' "

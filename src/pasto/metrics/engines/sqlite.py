@@ -40,7 +40,7 @@ _NUMBERS = frozenset({int, float, bool, type(None)})
 Parameters = list[object]
 Places = NDArray[np.intp]
 Picked = tuple[Places, FloatArray, FloatArray | None]
-"""For one column's events: whose, the number, and what says which is the latest."""
+"""Events of one column: their units, their numbers, and the keys of which the largest marks the latest."""
 _read = msgspec.json.Decoder(list).decode
 
 
@@ -78,7 +78,7 @@ class EventMatch:
         """Places there are; not all of them are a name's."""
 
     def __call__(self, text: str) -> Places:
-        """Where the names of a list are."""
+        """Return the place of each name in a list."""
         names = _read(text)
         self.size += len(names)
         return np.fromiter(map(self._firsts.setdefault, names, self._numbers), dtype=np.intp, count=len(names))
@@ -94,18 +94,18 @@ def measure(connection: sqlite3.Connection, request: MeasureRequest) -> tuple[Mo
     met, arms = EventMatch(), EventMatch()
     exposed, picks = _round(connection, request, met, arms)
     picks |= _past(connection, request, met)
-    distinct, owners, places, seen = _population(exposed, met.size, arms.names)
+    distinct, owners, places, first_ticks = _population(exposed, met.size, arms.names)
     if not distinct:
         return ()
     values = np.zeros((len(owners), len(request.columns)))
     clipped = np.zeros(values.shape, dtype=np.bool_)
     for place, column in enumerate(request.columns):
-        numbers = _per_unit(column, len(owners), *_picked(column, picks[place], places, seen))
+        numbers = _per_unit(column, len(owners), *_picked(column, picks[place], places, first_ticks))
         low = -np.inf if column.low is None else column.low
         high = np.inf if column.high is None else column.high
         clipped[:, place] = (numbers < low) | (numbers > high)
         values[:, place] = np.clip(numbers, low, high)
-    # Within a cell by the numbers themselves: an order that neither arrival nor a unit's name can change.
+    # Within a cell by the numbers themselves: an order that depends neither on arrival nor on names of units.
     order = np.lexsort((*values.T, owners))
     values, clipped = values[order], clipped[order]
     ends = np.cumsum(np.bincount(owners)).tolist()
@@ -117,7 +117,7 @@ def measure(connection: sqlite3.Connection, request: MeasureRequest) -> tuple[Mo
 
 @dataclass(frozen=True, slots=True)
 class ColumnPick:
-    """The events that one column reads."""
+    """Events that one column reads."""
 
     units: Places
     """Whose, by where each unit was met."""
@@ -130,7 +130,7 @@ class ColumnPick:
 def _round(
     connection: sqlite3.Connection, request: MeasureRequest, met: EventMatch, arms: EventMatch
 ) -> tuple[list[NDArray[Any]], dict[int, ColumnPick]]:
-    """Unit, arm, candidate and time of every exposure; and the events of each column, from one pass over the round."""
+    """Return unit, arm, candidate and time of every exposure, and the events of each column, in one pass."""
     own = [place for place, column in enumerate(request.columns) if column.lookback is None]
     timed = any(request.columns[place].window is not None for place in own)
     asked = [
@@ -152,7 +152,7 @@ def _arm(request: MeasureRequest, arms: EventMatch) -> UnitQuery:
 
 
 def _past(connection: sqlite3.Connection, request: MeasureRequest, met: EventMatch) -> dict[int, ColumnPick]:
-    """The events of each column that looks back."""
+    """Return the events of each column that looks back."""
     looking = [place for place, column in enumerate(request.columns) if column.lookback is not None]
     if not looking:
         return {}
@@ -170,13 +170,13 @@ def _listed(
     met: EventMatch,
     timed: bool,
 ) -> tuple[list[NDArray[Any]], dict[int, ColumnPick]]:
-    """What was asked of a stretch of the log, and the events that some columns read there."""
+    """Return the requested lists of a span of the log, and the events that some columns read there."""
     names = sorted({request.columns[place].event for place in columns})
     own = "kind = 1 AND name = ?"
     wanted = [*asked, *(UnitQuery("unit", own, [name], met) for name in names)]
     if timed:
         wanted += [UnitQuery(_TICK, own, [name], _whole) for name in names]
-    read = [place for place in columns if not _counted(request.columns[place])]
+    read = [place for place in columns if not _counts_all(request.columns[place])]
     for place in read:
         column = request.columns[place]
         parameters: Parameters = []
@@ -199,12 +199,12 @@ def _lists(
     where: tuple[str, Parameters, int, int],
     names: Sequence[str],
 ) -> list[NDArray[Any]]:
-    """Every list that was asked for, made of a stretch of the log a piece at a time."""
+    """Return every requested list, read from a span of the log in portions."""
     rows, bound, after, until = where
-    shown = ", ".join(one.text for one in asked)
+    selected = ", ".join(one.text for one in asked)
     parameters = [*chain.from_iterable(one.parameters for one in asked), *bound]
     # Nothing in this text was written by a user: names, paths and values are all bound.
-    query = f"SELECT {shown} FROM events WHERE {rows} AND (kind = 0 OR name IN ({', '.join('?' * len(names))}))"  # noqa: S608
+    query = f"SELECT {selected} FROM events WHERE {rows} AND (kind = 0 OR name IN ({', '.join('?' * len(names))}))"  # noqa: S608
     (first,) = connection.execute(_FIRST, (after,)).fetchone()
     (last,) = connection.execute(_LAST, (until,)).fetchone()
     starts = range(0) if first is None or last is None else range(first - 1, last, AT_ONCE)
@@ -237,7 +237,7 @@ def _reader(column: Column) -> Callable[[str], FloatArray]:
 
 
 def _picking(names: Sequence[str]) -> tuple[Callable[[str], list[Any]], list[Callable[[Any], Any]]]:
-    """How a list of events' fields is read, and how each field is picked out: only those asked for are built."""
+    """Return a decoder of lists of fields, and a getter for each name; only the named fields are decoded."""
     places = {name: f"field{place}" for place, name in enumerate(dict.fromkeys(names))}
     try:
         record = msgspec.defstruct(
@@ -258,9 +258,9 @@ def _numbers(values: list[Any]) -> list[float | None]:
 def _population(
     exposed: Sequence[NDArray[Any]], size: int, arms: dict[int, str]
 ) -> tuple[list[tuple[str, int]], Places, Places, Places | None]:
-    """The cells in order; each exposed unit's cell; where each unit that was met is, −1 if not exposed; and since when.
+    """Return the cells, the cell of each exposed unit, the place of each unit (−1 if not exposed) and its first tick.
 
-    A policy draws a unit the same cell each time; were it not so, arrival must still not matter: it is the least.
+    A policy draws the same cell for a unit each time. If it did not, the smallest cell would count, in any order.
     """
     units, codes, candidates, *times = exposed
     order = sorted(arms, key=arms.__getitem__)
@@ -274,28 +274,28 @@ def _population(
     places = np.full(size, -1, dtype=np.intp)
     places[known] = np.arange(len(known))
     found, owners = np.unique(cells[known], return_inverse=True)
-    seen = None
+    first_ticks = None
     if times:
         since = np.full(size, never, dtype=np.intp)
         np.minimum.at(since, units, times[0])
-        seen = since[known]
-    return [(arms[order[cell // width]], cell % width) for cell in found.tolist()], owners, places, seen
+        first_ticks = since[known]
+    return [(arms[order[cell // width]], cell % width) for cell in found.tolist()], owners, places, first_ticks
 
 
-def _picked(column: Column, pick: ColumnPick, places: Places, seen: Places | None) -> Picked:
-    """The events that count: where number (and key) is there and the unit was exposed, in time."""
+def _picked(column: Column, pick: ColumnPick, places: Places, first_ticks: Places | None) -> Picked:
+    """Return the events that count: those with a number (and key) of exposed units, within the window."""
     units = places[pick.units]
     counts = units >= 0
     if pick.pairs is not None:
         counts &= ~np.isnan(pick.pairs).any(axis=1)
-    if column.window is not None and pick.ticks is not None and seen is not None and len(seen):
-        counts &= pick.ticks - seen[units] <= column.window * TICKS
+    if column.window is not None and pick.ticks is not None and first_ticks is not None and len(first_ticks):
+        counts &= pick.ticks - first_ticks[units] <= column.window * TICKS
     numbers = np.ones((len(units), 2)) if pick.pairs is None else pick.pairs
     return units[counts], numbers[counts, 0], None if column.by is None else numbers[counts, 1]
 
 
-def _counted(column: Column) -> bool:
-    """Whether each of its events counts, whatever is in it: then nothing of it need be read."""
+def _counts_all(column: Column) -> bool:
+    """Return whether every event counts without reading its fields."""
     return column.value is None and column.lookback is None and not column.where
 
 

@@ -1,1 +1,1 @@
-"""Where exposures and events come from: PASTO's own, a folder of files, or a team's own tables."""
+"""Sources of exposures and events: the store's own log, folders of files, and tables of a team."""

@@ -1,4 +1,4 @@
-"""PASTO's own events: one table of exposures and metric events, in the store or in its archive."""
+"""Event log as a source: one table of exposures and metric events, in the store or in its archive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pasto.metrics.sql import JsonFields, QueryBuilder, Relation, Span
 
 
 def event_log_relations(draft: QueryBuilder, request: MeasureRequest, table: str = "events") -> Relation:
-    """The round of a request, and what covariates read before it, from a table with the columns of the store's events.
+    """Return the relation of a request's round, with the events that covariates read before it.
+
+    The table has the columns of the store's events.
 
     Times are those at which events were received.
     """
@@ -15,19 +17,19 @@ def event_log_relations(draft: QueryBuilder, request: MeasureRequest, table: str
     study, version = draft.bind(request.study), draft.bind(request.version)
     after, until = draft.bind(request.after), draft.bind(request.until)
     source = draft.table(table)
-    shown = """unit, CASE WHEN kind = 0 THEN arm END AS arm, CASE WHEN kind = 0 THEN candidate END AS candidate,
+    selected = """unit, CASE WHEN kind = 0 THEN arm END AS arm, CASE WHEN kind = 0 THEN candidate END AS candidate,
             CASE WHEN kind = 1 THEN name END AS name, fields"""
     span = (
         f"study = {study} AND version = {version} AND sequence > {after} AND sequence <= {until} "
         "AND excluded = 0 AND unit <> ''"
     )
     if not request.timed:
-        text = f"SELECT {shown} FROM {source} WHERE {span} AND (kind = 0 OR name IN ({names}))"  # noqa: S608 -- all bound
+        text = f"SELECT {selected} FROM {source} WHERE {span} AND (kind = 0 OR name IN ({names}))"  # noqa: S608 -- all bound
         return Relation(text, JsonFields("fields"))
     spans = {column.span: f"s{place}" for place, column in enumerate(request.columns)}
     flags = "".join(f", {_within(draft, request, span)} AS {flag}" for span, flag in spans.items())
     past = request.past
-    text = f"""SELECT {shown}{flags}
+    text = f"""SELECT {selected}{flags}
         FROM {source} LEFT JOIN (
             SELECT unit AS met, min(received_at) AS seen FROM {source} WHERE {span} AND kind = 0 GROUP BY unit
         ) AS exposed ON unit = met
@@ -38,7 +40,7 @@ def event_log_relations(draft: QueryBuilder, request: MeasureRequest, table: str
 
 
 def _within(draft: QueryBuilder, request: MeasureRequest, span: Span) -> str:
-    """SQL for whether an event is one that columns with this window and look-back read."""
+    """Return SQL for whether columns with this window and look-back read an event."""
     window, lookback = span
     after = draft.bind(request.after)
     if lookback is not None:

@@ -1,4 +1,4 @@
-"""Folders of Parquet or CSV files, as tables that DuckDB or Spark can be asked about."""
+"""Files as a source: folders of Parquet or CSV as tables of DuckDB or Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DATA_FILE = re.compile(r"\.(parquet|csv)(\.(gz|zst|bz2|xz|snappy|lz4|zip))?$", 
 def open_duckdb(
     folders: dict[str, str], *, threads: int | None = None, memory: str | None = None, spill: str | None = None
 ) -> Any:
-    r"""A DuckDB connection with a view for each folder or pattern of files; several may be open at once.
+    r"""Return a DuckDB connection with a view for each folder or pattern of files; several may be open at once.
 
     It fetches nothing over the network and reads no settings. `memory`, such as "4GiB", is what it may use at most;
     beyond that it spills to the folder `spill`.
@@ -63,7 +63,7 @@ def open_spark(session: Any, folders: dict[str, str]) -> None:
 
 
 def _files(pattern: str) -> tuple[str, str]:
-    """What kind of files a pattern means, and the pattern."""
+    """Return the format of the files of a pattern, and the pattern."""
     path = Path(pattern)
     if path.is_dir():
         return _kind_in(path), pattern

@@ -33,7 +33,7 @@ class TimeExpressions:
     """By table and column; a column that is not among them may be a timestamp."""
 
     def firsts(self, versions: str) -> str:
-        """When each unit was first exposed under some versions: unit, began."""
+        """Return SQL for the first exposure of each unit under some versions: unit, began."""
         table, draft = self.tables.exposures, self.draft
         unit = draft.identifier(table.unit)
         return (
@@ -42,11 +42,11 @@ class TimeExpressions:
         )
 
     def of(self, table: EventTable) -> str:
-        """When an event of a table happened."""
+        """Return SQL for the time of an event."""
         return f"e.{self.draft.identifier(self._column(table))}"
 
     def later(self, time: str, seconds: float) -> str:
-        """So many seconds after a time of the exposures; before it where they are negative."""
+        """Return SQL for a time of the exposures plus so many seconds, which may be negative."""
         draft = self.draft
         exposures = self.tables.exposures
         if self.kinds.get(exposures.table, {}).get(self._column(exposures)) == "number":
@@ -56,15 +56,15 @@ class TimeExpressions:
     def _column(self, table: EventTable | ExposureTable) -> str:
         if table.time is None:
             raise OptionError(
-                f"the table {table.table!r} does not say when things happened, which windows and look-backs count "
-                "from; name its column under time"
+                f"the table {table.table!r} has no time, from which windows and look-backs count; name its column "
+                "under time"
             )
         return table.time
 
 
 @dataclass(frozen=True, slots=True)
 class ExposureTable:
-    """Where exposures are, and what its columns are called."""
+    """Table of exposures, with the names of its columns."""
 
     table: str
     unit: str = "unit"
@@ -78,18 +78,18 @@ class ExposureTable:
 
 @dataclass(frozen=True, slots=True)
 class EventTable:
-    """Where events are, and what its columns are called."""
+    """Table of events, with the names of its columns."""
 
     table: str
     unit: str = "unit"
     name: str | None = "name"
-    """The column with the event's name; None where `event` names them all."""
+    """Column with the name of the event; None if `event` is the name of all."""
     event: str | None = None
     version: str | None = None
-    """Of the policy that the unit was served; without it, an event belongs to its unit's latest exposure before it."""
+    """Column with the policy version; without it, an event belongs to the latest exposure of its unit before it."""
     time: str | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Columns by the field that a metric reads; a field that is not here is the column of its own name."""
+    """Column of each field that a metric reads; by default the column of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class TeamTables:
 
 
 Kinds = Mapping[str, Mapping[str, Kind]]
-"""By table and column: what a column holds."""
+"""Kind of each column, by table and column."""
 
 
 def team_relations(
@@ -112,10 +112,10 @@ def team_relations(
     kinds: Kinds,
     since: int | None = None,
 ) -> Relation:
-    """A policy's exposures and their events, from a team's own tables.
+    """Return the relation of a policy's exposures and their events, from a team's own tables.
 
-    Columns that look back read what a unit did before its first exposure under this policy, or under an earlier one
-    from the version `since` on, where those dealt units alike.
+    Columns that look back read the events of a unit before its first exposure under this policy, or under an earlier
+    one from the version `since` on, if those assigned units alike.
 
     >>> from pasto_sdk.policy import publish_policy
     >>> from pasto.metrics.sql import DIALECTS
@@ -145,17 +145,17 @@ def team_relations(
     for table in tables.events:
         if table.event is not None and table.event not in events:
             continue
-        shown = _shown(draft, table, carried, kinds[table.table])
-        pieces.append(_events(draft, times, table, version, events, shown, spans))
+        selected = _select_event(draft, table, carried, kinds[table.table])
+        pieces.append(_events(draft, times, table, version, events, selected, spans))
         if any(lookback is not None for _, lookback in spans):
             first = draft.bind(policy.version if since is None else since)
             firsts = times.firsts(f"BETWEEN {first} AND {version}")
-            pieces.append(_before(draft, times, table, firsts, events, shown, spans))
+            pieces.append(_before(draft, times, table, firsts, events, selected, spans))
     return Relation("\nUNION ALL\n".join(pieces), fields, spans)
 
 
 def _exposures(draft: QueryBuilder, table: ExposureTable, policy: PublishedPolicy, version: str) -> str:
-    """The cell of every exposed unit."""
+    """Return SQL for the cell of every exposed unit."""
     unit = f"CAST({draft.identifier(table.unit)} AS {draft.dialect.text})"
     place = f"FROM {draft.table(table.table)} WHERE {draft.identifier(table.version)} = {version}"
     own = assignment_query(policy, draft.dialect.name)
@@ -166,27 +166,27 @@ def _exposures(draft: QueryBuilder, table: ExposureTable, policy: PublishedPolic
     return f"SELECT * FROM ({drawn}) AS drawn WHERE name = claimed"  # noqa: S608 -- all quoted or bound
 
 
-def _shown(draft: QueryBuilder, table: EventTable, carried: Mapping[str, str], kinds: Mapping[str, Kind]) -> str:
-    """What is shown of an event: its unit, name and fields."""
-    shown = ""
+def _select_event(draft: QueryBuilder, table: EventTable, carried: Mapping[str, str], kinds: Mapping[str, Kind]) -> str:
+    """Return SQL for the columns of an event: its unit, name and fields."""
+    selected = ""
     for wanted, kind in carried.items():
         column = table.fields.get(wanted, wanted)
         value = f"e.{draft.identifier(column)}" if column in kinds else "NULL"
-        shown += f", CAST({value} AS {kind}) AS {draft.identifier(wanted)}"
+        selected += f", CAST({value} AS {kind}) AS {draft.identifier(wanted)}"
     unit = f"CAST(e.{draft.identifier(table.unit)} AS {draft.dialect.text})"
     # The types of the two columns come from the exposures, which stand first in the union.
-    return f"{unit} AS unit, NULL AS arm, NULL AS candidate, {_name(draft, table)} AS name{shown}"
+    return f"{unit} AS unit, NULL AS arm, NULL AS candidate, {_name(draft, table)} AS name{selected}"
 
 
 def _name(draft: QueryBuilder, table: EventTable) -> str:
-    """SQL for an event's name."""
+    """Return SQL for the name of an event."""
     if table.event is None and table.name:
         return f"e.{draft.identifier(table.name)}"
     return draft.bind(str(table.event))
 
 
 def _named(draft: QueryBuilder, table: EventTable, events: Sequence[str]) -> list[str]:
-    """What an event's name must be."""
+    """Return the condition on the name of an event."""
     return [] if table.event is not None else [f"{_name(draft, table)} IN ({', '.join(map(draft.bind, events))})"]
 
 
@@ -196,37 +196,37 @@ def _events(
     table: EventTable,
     version: str,
     events: Sequence[str],
-    shown: str,
+    selected: str,
     spans: Mapping[Span, str],
 ) -> str:
-    """The events of one table that belong to the policy."""
+    """Return SQL for the events of one table that belong to the policy."""
     exposures = times.tables.exposures
     joined = f"{draft.table(table.table)} AS e"
     for (window, lookback), flag in spans.items():
         within = "FALSE" if lookback is not None else "TRUE"
         if window is not None:
             within = f"coalesce({times.of(table)} <= {times.later('f.began', window)}, FALSE)"
-        shown += f", {within} AS {flag}"
+        selected += f", {within} AS {flag}"
     if any(window is not None for window, _ in spans):
         joined += f" LEFT JOIN ({times.firsts(f'= {version}')}) AS f ON e.{draft.identifier(table.unit)} = f.unit"
     tests = _named(draft, table, events)
     if table.version is not None:
         tests.append(f"e.{draft.identifier(table.version)} = {version}")
-        return f"SELECT {shown} FROM {joined} WHERE {' AND '.join(tests)}"  # noqa: S608 -- all quoted or bound
+        return f"SELECT {selected} FROM {joined} WHERE {' AND '.join(tests)}"  # noqa: S608 -- all quoted or bound
     if table.time is None or exposures.time is None:
         raise OptionError(
-            f"events of {table.table!r} say neither their version nor their time; name the column of one of them "
+            f"events of {table.table!r} have neither a version nor a time; name the column of one of them "
             "(with the time, that of the exposures too)"
         )
-    seen, when = draft.identifier(exposures.unit), draft.identifier(exposures.time)
+    unit, when = draft.identifier(exposures.unit), draft.identifier(exposures.time)
     ranges = (
-        f"SELECT {seen} AS unit, {draft.identifier(exposures.version)} AS version, {when} AS began, "  # noqa: S608
-        f"lead({when}) OVER (PARTITION BY {seen} ORDER BY {when}) AS ended FROM {draft.table(exposures.table)}"
+        f"SELECT {unit} AS unit, {draft.identifier(exposures.version)} AS version, {when} AS began, "  # noqa: S608
+        f"lead({when}) OVER (PARTITION BY {unit} ORDER BY {when}) AS ended FROM {draft.table(exposures.table)}"
     )
     moment = f"e.{draft.identifier(table.time)}"
     tests += [f"s.version = {version}", f"{moment} >= s.began", f"(s.ended IS NULL OR {moment} < s.ended)"]
     joined += f" JOIN ({ranges}) AS s ON e.{draft.identifier(table.unit)} = s.unit"
-    return f"SELECT {shown} FROM {joined} WHERE {' AND '.join(tests)}"  # noqa: S608 -- all quoted or bound
+    return f"SELECT {selected} FROM {joined} WHERE {' AND '.join(tests)}"  # noqa: S608 -- all quoted or bound
 
 
 def _before(
@@ -235,32 +235,32 @@ def _before(
     table: EventTable,
     firsts: str,
     events: Sequence[str],
-    shown: str,
+    selected: str,
     spans: Mapping[Span, str],
 ) -> str:
-    """The events of one table that lie before their unit's first exposure, as far back as any column looks."""
+    """Return SQL for the events before their unit's first exposure, as far back as any column looks."""
     moment = times.of(table)
     longest = 0.0
     for (_, lookback), flag in spans.items():
         within = "FALSE" if lookback is None else f"{moment} >= {times.later('f.began', -lookback)}"
         longest = max(longest, lookback or 0.0)
-        shown += f", {within} AS {flag}"
+        selected += f", {within} AS {flag}"
     tests = _named(draft, table, events)
     tests += [f"{moment} < f.began", f"{moment} >= {times.later('f.began', -longest)}"]
     return (
-        f"SELECT {shown} FROM {draft.table(table.table)} AS e JOIN ({firsts}) AS f "  # noqa: S608 -- all quoted or bound
+        f"SELECT {selected} FROM {draft.table(table.table)} AS e JOIN ({firsts}) AS f "  # noqa: S608 -- all quoted or bound
         f"ON e.{draft.identifier(table.unit)} = f.unit WHERE {' AND '.join(tests)}"
     )
 
 
 def _fields(column: Column) -> set[str]:
-    """The fields that a column reads."""
-    found = {condition.field for condition in column.where}
-    return found | {name for name in (column.value, column.by) if name is not None}
+    """Return the fields that a column reads."""
+    fields = {condition.field for condition in column.where}
+    return fields | {name for name in (column.value, column.by) if name is not None}
 
 
 def _kind(tables: Sequence[EventTable], kinds: Kinds, name: str) -> Kind:
-    """What a field holds; BadOption where no table has it, or two disagree."""
+    """Return the kind of a field; OptionError if no table has it, or two disagree."""
     found = {
         kinds[table.table][column]
         for table in tables
@@ -268,7 +268,7 @@ def _kind(tables: Sequence[EventTable], kinds: Kinds, name: str) -> Kind:
         if column in kinds[table.table]
     }
     if len(found) != 1:
-        shown = ", ".join(repr(table.table) for table in tables)
+        selected = ", ".join(repr(table.table) for table in tables)
         problem = "is a column of none" if not found else f"is {' and '.join(sorted(found))} in different ones"
-        raise OptionError(f"the field {name!r} {problem} of the tables of events {shown}; map it under fields")
+        raise OptionError(f"the field {name!r} {problem} of the tables of events {selected}; map it under fields")
     return found.pop()

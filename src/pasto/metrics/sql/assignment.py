@@ -45,24 +45,23 @@ class AssignmentQuery:
     """The candidate's name."""
 
     def query(self, table: str, also: str = "", *, named: bool = True) -> str:
-        """The assignment of every row of a table, of which `unit` is a column: unit, arm, candidate, name.
+        """Return SQL for the assignment of every row of a table with a column `unit`: unit, arm, candidate, name.
 
-        `also` is a further column of the table, to come along; without `named`, names stay away, and a database plans
-        the rest in half the time. Each hash is computed once: OFFSET keeps a database from folding the subquery into
-        what reads it.
+        `also` is a further column of the table. Without `named`, names are left out, and a database plans the rest in
+        half the time. Each hash is computed once: OFFSET keeps a database from merging the subquery.
         """
         hashes = ", ".join(f"{expression} AS {name}" for name, expression in self.hashes.items())
         along = f", {also}" if also else ""
         name = f", {self.name} AS name" if named else ""
-        shown = f"{self.arm} AS arm, {self.candidate} AS candidate{name}{along}"
+        selected = f"{self.arm} AS arm, {self.candidate} AS candidate{name}{along}"
         return (
-            f"SELECT unit, {shown} "  # noqa: S608 -- numbers, digits in hexadecimal, and the caller's own columns
+            f"SELECT unit, {selected} "  # noqa: S608 -- numbers, digits in hexadecimal, and the caller's own columns
             f"FROM (SELECT {self.unit} AS unit, {hashes}{along} FROM {table} OFFSET 0) AS hashed"
         )
 
 
 def assignment_query(policy: PublishedPolicy, dialect: str, unit: str = "unit") -> AssignmentQuery:
-    """A policy as expressions over a column of units, for "duckdb", "postgres" or "spark".
+    """Return a policy as SQL expressions over a column of units, for "duckdb", "postgres" or "spark".
 
     `unit` is SQL, such as a column's quoted name, and must be text; numbers are hashed as the text that the SDK is
     given. Names are written in hexadecimal and made text again, so that any script passes any client.
@@ -99,7 +98,7 @@ def assignment_query(policy: PublishedPolicy, dialect: str, unit: str = "unit") 
 
 
 def _tree(cuts: Sequence[int], leaves: Sequence[str]) -> str:
-    """A balanced tree of CASE: few comparisons a unit, and no nesting that a parser would refuse."""
+    """Return a balanced tree of CASE: few comparisons per unit, and little nesting."""
     if len(set(leaves)) == 1:
         return leaves[0]
     middle = len(leaves) // 2
@@ -108,7 +107,7 @@ def _tree(cuts: Sequence[int], leaves: Sequence[str]) -> str:
 
 
 def _leaf(entry: Sequence[int], values: Sequence[str]) -> str:
-    """What a part of the line leads to: of several candidates the one of the smallest score."""
+    """Return the value of one bucket; of several candidates that of the smallest score."""
     if len(set(values)) == 1:
         return values[0]
     least = f"least({', '.join(f'score{place}' for place in entry)})"
@@ -132,7 +131,7 @@ def _hashed(dialect: str, unit: str, *parts: str) -> str:
 
 
 def _text(dialect: str, text: str) -> str:
-    """SQL for a constant text, whatever is in it."""
+    """Return SQL for any constant text."""
     digits = text.encode().hex()
     return {
         "duckdb": f"decode(unhex('{digits}'))",

@@ -1,4 +1,4 @@
-"""How an event's field is read: from a JSON object, or from a column of its own."""
+"""Field access: SQL that reads a field of an event from a JSON object or from a column of its own."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ Kind = Literal["number", "text", "bool"]
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """SQL for one field by what it may hold; each is NULL where the field holds something else, or is not there."""
+    """SQL for one field, by kind; NULL if the field is of another kind or missing."""
 
     number: str
     text: str
     flag: str
     present: str
-    """Whether it is there at all."""
+    """True if the field exists."""
 
     @property
     def amount(self) -> str:
-        """Its number; true is 1 and false 0, and text is none."""
+        """SQL for its number; true is 1 and false 0, and text is NULL."""
         return f"coalesce({self.number}, CASE WHEN {self.flag} THEN 1 WHEN NOT ({self.flag}) THEN 0 END)"
 
 
 class FieldAccess(Protocol):
-    """Where an event's fields are."""
+    """Access to the fields of an event."""
 
     def read(self, draft: QueryBuilder, name: str) -> FieldType:
-        """SQL for one field."""
+        """Return SQL for one field."""
         ...
 
     def carried(self, draft: QueryBuilder) -> dict[str, str]:
-        """The columns that hold the fields, by their name in the query, with their SQL type."""
+        """Return the SQL type of each column with fields, by its name in the query."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFields:
-    """Fields in one column of JSON objects, as PASTO keeps its own events.
+    """Fields in one column of JSON objects, as in the store.
 
     >>> from pasto.metrics.sql.query_builder import DIALECTS
     >>> JsonFields("fields").read(QueryBuilder(DIALECTS["postgres"]), "x").text
@@ -52,11 +52,11 @@ class JsonFields:
     column: str
 
     def read(self, draft: QueryBuilder, name: str) -> FieldType:
-        """SQL for one field; a field's name has no quotes in it."""
+        """Return SQL for one field, whose name has no quotes in it."""
         return _JSON[draft.dialect.name](draft, self.column, name)
 
     def carried(self, draft: QueryBuilder) -> dict[str, str]:
-        """The one column."""
+        """Return the type of the one column."""
         return {self.column: "jsonb" if draft.dialect.name == "postgres" else draft.dialect.text}
 
 

@@ -9,7 +9,7 @@ from pasto.records import Value
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What one database calls differently from the others."""
+    """Words in which one database differs from the others."""
 
     name: str
     place: str
@@ -74,27 +74,27 @@ class QueryBuilder:
     _known: dict[tuple[type, Value], str] = field(default_factory=dict)
 
     def bind(self, value: Value) -> str:
-        """Where the value goes, in the text."""
+        """Bind a value, and return its placeholder."""
         name = self._known.setdefault((type(value), value), f"p{len(self._known)}")
         self.parameters[name] = value
         return self.dialect.place.format(name)
 
     def identifier(self, name: str) -> str:
-        """A name of a table or column, quoted; dots part a table from its schema only in `table`."""
+        """Return the quoted name of a column; a dot does not separate a schema, as it does in `table`."""
         quote = self.dialect.quote
         if self.dialect.place.startswith("%"):  # there a percent sign begins a bound value, within quotes too
             name = name.replace("%", "%%")
         return f"{quote}{name.replace(quote, quote * 2)}{quote}"
 
     def table(self, name: str) -> str:
-        """A table's name, each of its parts quoted."""
+        """Return the quoted name of a table, each of its parts quoted."""
         return ".".join(map(self.identifier, name.split(".")))
 
     def double(self, expression: str) -> str:
-        """The expression as a number."""
+        """Return an expression as a double."""
         return f"CAST({expression} AS {self.dialect.double})"
 
     @property
     def nothing(self) -> str:
-        """No number."""
+        """SQL for a missing number."""
         return self.double("NULL")

@@ -30,7 +30,7 @@ class Relation:
 
 
 def units_query(draft: QueryBuilder, relation: Relation, columns: Sequence[Column]) -> str:
-    """The query for arm, candidate, x0… (the numbers) and o0… (whether each lay outside its bounds) of every unit.
+    """Return the query for arm, candidate, x0… (numbers) and o0… (1 if out of bounds) of every unit.
 
     >>> from pasto.metrics.sql.query_builder import DIALECTS
     >>> from pasto.metrics.sql.field_access import JsonFields
@@ -106,10 +106,10 @@ def _condition(draft: QueryBuilder, fields: FieldAccess, condition: Condition) -
 
 
 def sums_query(units: str, width: int, prelude: str = "", products: str = "{}") -> str:
-    """The query for every cell's units, means, rests, clipped counts and sums of products, given a table of units.
+    """Return the query for units, means, rests, clipped counts and sums of products of every cell of a units table.
 
-    Products are of deviations from the cell's mean, so that a mean that dwarfs its deviation costs no digits; what
-    rounding left of the mean is told as well. `products` is what to make of the sums of products, which are many.
+    Products are of deviations from the mean of the cell, so that no digits are lost if the mean is much larger. Rests
+    are the sums of these deviations, which correct the rounding of the mean. `products` formats the product sums.
 
     >>> sums_query("units", 1).splitlines()[-1]
     ') AS deviations GROUP BY arm, candidate'
@@ -117,7 +117,7 @@ def sums_query(units: str, width: int, prelude: str = "", products: str = "{}") 
     places = range(width)
     centres = ", ".join(f"avg(x{i}) AS c{i}" for i in places)
     deviations = ", ".join(f"u.x{i} - c.c{i} AS d{i}, u.o{i} AS o{i}, c.c{i} AS c{i}" for i in places)
-    shown = [
+    selected = [
         *(f"min(c{i})" for i in places),
         *(f"sum(d{i})" for i in places),
         *(f"sum(o{i})" for i in places),
@@ -126,20 +126,20 @@ def sums_query(units: str, width: int, prelude: str = "", products: str = "{}") 
     return f"""WITH {prelude}centres AS (
     SELECT arm, candidate, {centres} FROM {units} GROUP BY arm, candidate
 )
-SELECT arm, candidate, count(*), {", ".join(shown)} FROM (
+SELECT arm, candidate, count(*), {", ".join(selected)} FROM (
     SELECT u.arm AS arm, u.candidate AS candidate, {deviations}
     FROM {units} AS u JOIN centres AS c ON u.arm = c.arm AND u.candidate = c.candidate
 ) AS deviations GROUP BY arm, candidate"""  # noqa: S608 -- numbered names only
 
 
 def moments_from(rows: Iterable[Sequence[Any]], width: int) -> tuple[Moments, ...]:
-    """What `sums_query` gave, as moments sorted by arm and candidate.
+    """Return the rows of `sums_query` as moments, sorted by arm and candidate.
 
     >>> moments_from([("learner", 0, 2, 2.0, 0.0, 0, 2.0)], 1)[0].cross
     ((2.0,),)
     """
     pairs = list(combinations_with_replacement(range(width), 2))
-    found = []
+    cells = []
     for arm, candidate, units, *numbers in sorted(rows, key=lambda row: (row[0], row[1])):
         centre, rest = np.array(numbers[:width], dtype=float), np.array(numbers[width : 2 * width], dtype=float)
         cross = np.empty((width, width))
@@ -147,5 +147,5 @@ def moments_from(rows: Iterable[Sequence[Any]], width: int) -> tuple[Moments, ..
             cross[i, j] = cross[j, i] = float(product) - rest[i] * rest[j] / units
         mean = tuple((centre + rest / units).tolist())
         clipped = tuple(map(int, numbers[2 * width : 3 * width]))
-        found.append(Moments(arm, int(candidate), int(units), mean, tuple(map(tuple, cross.tolist())), clipped))
-    return tuple(found)
+        cells.append(Moments(arm, int(candidate), int(units), mean, tuple(map(tuple, cross.tolist())), clipped))
+    return tuple(cells)

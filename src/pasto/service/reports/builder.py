@@ -13,14 +13,13 @@ import numpy as np
 from pasto.errors import NotFittedError, PastoError
 from pasto.inference.round_data import MeasuredRound
 from pasto.metrics import Moments
+from pasto.report.data_records import AccountingReport
+from pasto.report.lift_records import ConfirmationReport, ConfirmationVerdict
 from pasto.report.records import (
-    AccountingReport,
     ArmVerdictRecord,
     BlendRecord,
     CandidateShare,
     ClosedRoundRecord,
-    ConfirmationReport,
-    ConfirmationVerdict,
     HeldRoundRecord,
     MonitorReport,
     PauseRecord,

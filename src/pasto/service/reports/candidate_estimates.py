@@ -14,7 +14,7 @@ from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.objective import Objective
 from pasto.optimize import solve_exact, summarize_blend
 from pasto.records import Blend
-from pasto.report.records import IntervalEstimate
+from pasto.report.lift_records import IntervalEstimate
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
 from pasto.study import Study

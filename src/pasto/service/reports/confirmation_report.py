@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pasto.inference.lift import Lift, LiftTarget, estimate_lifts
 from pasto.inference.round_data import record_rounds
 from pasto.inference.sample_ratio import check_sample_ratio
-from pasto.report.records import (
+from pasto.report.lift_records import (
     ConfirmationReport,
     ConfirmationVerdict,
     ConfirmedGuardrail,

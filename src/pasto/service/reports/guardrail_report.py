@@ -8,16 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from pasto.report.guardrail_text import contradiction_text, price_text
-from pasto.report.records import (
-    BlendRecord,
-    CertificateRecord,
-    ContradictionReport,
-    GuardrailReport,
-    GuardrailSide,
-    LiftRecord,
-    MeasuredInterval,
-    PriceReport,
-)
+from pasto.report.lift_records import GuardrailSide, LiftRecord, MeasuredInterval
+from pasto.report.records import BlendRecord, CertificateRecord, ContradictionReport, GuardrailReport, PriceReport
 from pasto.service.reports.candidate_estimates import CandidateEstimates, solve_draws, summarize_draws
 from pasto.service.reports.lift_report import BLEND_TARGET
 from pasto.service.rounds.guardrail_check import grows_with_phase

@@ -13,10 +13,9 @@ from pasto.inference.lift import Lift, LiftEstimate, LiftTarget, estimate_histor
 from pasto.inference.multiple_comparisons import find_winners
 from pasto.inference.round_data import WHOLE_ARM, MeasuredRound, RoundRecord, record_rounds
 from pasto.inference.sample_ratio import SampleRatioCheck, check_sample_ratio
-from pasto.report.records import (
+from pasto.report.lift_records import (
     AdjustedLiftRecord,
     ArmUnits,
-    BlendRecord,
     BoundedLiftRecord,
     IntervalEstimate,
     IntervalSeries,
@@ -29,6 +28,7 @@ from pasto.report.records import (
     SuspectCell,
     WinnerReport,
 )
+from pasto.report.records import BlendRecord
 from pasto.report.summary import NOTHING_MEASURED, TOO_FEW_UNITS, summary_paragraph
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pasto.inference.round_data import MeasuredRound
-from pasto.report.records import (
-    AccountingReport,
-    BlendRecord,
-    ClippedUnits,
-    LateEvents,
-    QualityReport,
-    RejectedEvents,
-    SampleRatioReport,
-)
+from pasto.report.data_records import AccountingReport, ClippedUnits, LateEvents, QualityReport, RejectedEvents
+from pasto.report.lift_records import SampleRatioReport
+from pasto.report.records import BlendRecord
 from pasto.service.study_file import StudySpec
 
 
