@@ -133,7 +133,7 @@ def test_a_file_that_may_not_grow_is_told_as_full_and_mended_by_room(serve: Serv
     store: Any = site.running.service.store
 
     def pages(most: int) -> None:
-        store._writing(lambda connection: connection.execute(f"PRAGMA max_page_count = {most}").fetchall())
+        store._write(lambda connection: connection.execute(f"PRAGMA max_page_count = {most}").fetchall())
 
     events = [{**EXPOSURE, "id": str(k), "unit": "u" * 200} for k in range(2000)]
     pages(1)  # no more than there are now
