@@ -16,13 +16,6 @@ PACKAGES = ("src/pasto", "clients/python/pasto_sdk", "research/pasto_research")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
-NOT_YET = (
-    "src/pasto/__main__.py",
-    "src/pasto/sdk.py",
-    "src/pasto/service/__init__.py",
-)
-"""Prefixes of paths that still have to be reworded."""
-
 WORDS = (
     r"told|tells?|telling|said|says|believed|beside|whoever|whatever|whichever|nobody|anybody|somebody|anew|dealt|ripe"
     r"|let go|lets go|books|desk|doors?|house|rooms?|crying wolf|for himself|looks? at it|himself"
@@ -62,14 +55,6 @@ CODE_BLOCK = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 CODE_SPAN = re.compile(r"(`+).+?\1", re.DOTALL)
 LINK_TARGET = re.compile(r"\]\([^)\s]*\)")
 PYTHON_EXAMPLE = re.compile(r"^ *>>>.*?\n *\n", re.DOTALL | re.MULTILINE)
-
-
-def is_reworded(path: Path) -> bool:
-    return not path.relative_to(ROOT).as_posix().startswith(NOT_YET)
-
-
-CHECKED = [path for path in FILES if is_reworded(path)]
-CHECKED_PAGES = [path for path in PAGES if is_reworded(path)]
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
@@ -152,12 +137,12 @@ def page_problems(path: Path) -> list[str]:
 @pytest.mark.parametrize("check", [word_problems, docstring_problems, name_problems])
 def test_code_is_written_for_a_stranger(check: object) -> None:
     assert callable(check)
-    problems = [problem for path in CHECKED for problem in check(path)]
+    problems = [problem for path in FILES for problem in check(path)]
     assert not problems, "\n".join(problems)
 
 
 def test_pages_are_written_for_a_stranger() -> None:
-    problems = [problem for path in CHECKED_PAGES for problem in page_problems(path)]
+    problems = [problem for path in PAGES for problem in page_problems(path)]
     assert not problems, "\n".join(problems)
 
 
