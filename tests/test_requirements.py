@@ -16,7 +16,7 @@ PIN = re.compile(r"^(\S+)==(\S+)(?: ;.*)? \\\n(?: +--hash=sha256:[0-9a-f]{64}(?:
 def pins_of(name: str) -> dict[str, str]:
     """Versions by package in one of the files, which holds hashed pins and comments and nothing else."""
     text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
-    assert [line for line in PIN.sub("", text).splitlines() if not line.lstrip().startswith("#")] == []
+    assert [line for line in PIN.sub("", text).splitlines() if line.strip() and not line.lstrip().startswith("#")] == []
     return dict(PIN.findall(text))
 
 

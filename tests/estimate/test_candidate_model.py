@@ -116,11 +116,11 @@ def test_held_out_density_is_that_of_each_point_given_the_others() -> None:
     rng = np.random.default_rng(10)
     covariance, values, variances = spd(rng, 5), rng.normal(size=5), rng.uniform(0.1, 1, 5)
     total = 0.0
-    whole = covariance + np.diag(variances)
+    noisy = covariance + np.diag(variances)
     for k in range(5):
         rest = [j for j in range(5) if j != k]
-        lean = np.linalg.solve(whole[np.ix_(rest, rest)], whole[rest, k])
-        spread = whole[k, k] - whole[k, rest] @ lean
+        lean = np.linalg.solve(noisy[np.ix_(rest, rest)], noisy[rest, k])
+        spread = noisy[k, k] - noisy[k, rest] @ lean
         total += -0.5 * (np.log(2 * np.pi * spread) + (values[k] - 0.3 - lean @ (values[rest] - 0.3)) ** 2 / spread)
     assert_allclose(held_out_log_density(covariance, 0.3, values, variances), total, rtol=1e-9)
 

@@ -117,8 +117,8 @@ def test_identical_observations_leave_a_proper_posterior() -> None:
 def test_faded_statistics_count_for_less() -> None:
     statistics = SufficientStatistics.empty(1, 2).add(np.array([0]), np.array([[3.0]]), np.ones(1), np.ones((1, 1, 1)))
     prior = normal_prior(np.zeros(1), np.eye(1))
-    whole, half = (IndependentPosterior.from_statistics(each, prior) for each in (statistics, statistics.fade(0.5)))
-    assert half.covariances[0, 0, 0] > whole.covariances[0, 0, 0]
+    full, half = (IndependentPosterior.from_statistics(each, prior) for each in (statistics, statistics.fade(0.5)))
+    assert half.covariances[0, 0, 0] > full.covariances[0, 0, 0]
     assert_allclose(half.covariances[0, 0, 0], 1 / 1.5, rtol=1e-5)
 
 

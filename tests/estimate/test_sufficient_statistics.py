@@ -65,17 +65,17 @@ def test_noisy_variances_are_pooled_and_real_differences_kept() -> None:
     statistics = SufficientStatistics.empty(1, 20)
     rates = np.linspace(0.01, 0.05, 20)
     for _ in range(10):
-        seen = rng.binomial(5_000, rates) / 5_000
-        errors = seen * (1 - seen) / 5_000
-        statistics = statistics.add(np.arange(20), seen[:, None], np.full(20, 5_000.0), errors[:, None, None])
+        measured = rng.binomial(5_000, rates) / 5_000
+        errors = measured * (1 - measured) / 5_000
+        statistics = statistics.add(np.arange(20), measured[:, None], np.full(20, 5_000.0), errors[:, None, None])
     assert_allclose(statistics.unit_covariances()[:, 0, 0], rates * (1 - rates), rtol=0.2)
 
 
 def test_a_cell_without_events_is_not_exact() -> None:
-    seen = np.array([0.0, 0.03, 0.02])
-    errors = seen * (1 - seen) / 100
+    measured = np.array([0.0, 0.03, 0.02])
+    errors = measured * (1 - measured) / 100
     statistics = SufficientStatistics.empty(1, 3).add(
-        np.arange(3), seen[:, None], np.full(3, 100.0), errors[:, None, None]
+        np.arange(3), measured[:, None], np.full(3, 100.0), errors[:, None, None]
     )
     variance = statistics.unit_covariances()[0, 0, 0] / 100
     assert_allclose(variance, errors.mean(), rtol=1e-3)

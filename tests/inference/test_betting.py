@@ -103,20 +103,20 @@ def test_a_relative_lift_of_almost_nothing_is_left_open() -> None:
 
 
 def test_of_a_side_that_never_had_units_nothing_relative_is_said() -> None:
-    seen = np.full(3, 50.0), np.full(3, 0.3), np.full(3, 10.5)
+    arm = np.full(3, 50.0), np.full(3, 0.3), np.full(3, 10.5)
     never = np.zeros(3), np.zeros(3), np.zeros(3)
-    found = bounded_relative(seen, never, ValueRange(0, 1), 0.05)
+    found = bounded_relative(arm, never, ValueRange(0, 1), 0.05)
     assert np.isnan(found.estimate)
     assert (float(found.low), float(found.high)) == (-np.inf, np.inf)
 
 
 def test_rounds_without_units_change_nothing() -> None:
     units, mean, cross = np.array([200.0, 0.0, 200.0]), np.array([0.2, 0.0, 0.3]), np.array([32.0, 0.0, 42.0])
-    kept = [0, 2]
+    used = [0, 2]
     for start in (None, 0.4):
-        whole = log_bounded_evidence(mean_increments(units, mean, cross, UNIT, start=start), 0.1)
-        short = log_bounded_evidence(mean_increments(units[kept], mean[kept], cross[kept], UNIT, start=start), 0.1)
-        assert whole[-1] == pytest.approx(short[-1])
+        complete = log_bounded_evidence(mean_increments(units, mean, cross, UNIT, start=start), 0.1)
+        short = log_bounded_evidence(mean_increments(units[used], mean[used], cross[used], UNIT, start=start), 0.1)
+        assert complete[-1] == pytest.approx(short[-1])
 
 
 @pytest.mark.parametrize("ends", [(1.0, 0.0), (0.0, float("inf")), (float("nan"), 1.0)])

@@ -89,10 +89,10 @@ def test_arms_are_joined_as_if_their_units_had_been_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = [rng.standard_normal((size, 2)) * 3 + 1e3 for size in rng.integers(1, 20, 3)]
     joined = cells_of([groups]).join([0, 2])
-    whole = cells_of([[np.concatenate([groups[0], groups[2]])]])
-    for ours, direct in ((joined.units[0, 3], whole.units[0, 0]), (joined.mean[0, 3], whole.mean[0, 0])):
+    complete = cells_of([[np.concatenate([groups[0], groups[2]])]])
+    for ours, direct in ((joined.units[0, 3], complete.units[0, 0]), (joined.mean[0, 3], complete.mean[0, 0])):
         assert ours == pytest.approx(direct)
-    assert joined.cross[0, 3] == pytest.approx(whole.cross[0, 0], rel=1e-6, abs=1e-6)
+    assert joined.cross[0, 3] == pytest.approx(complete.cross[0, 0], rel=1e-6, abs=1e-6)
 
 
 def test_one_round_keeps_its_own_covariance_and_running_knows_no_future() -> None:
@@ -146,9 +146,9 @@ def test_the_last_of_a_running_comparison_is_the_whole() -> None:
     rng = np.random.default_rng(5)
     cells = cells_of([[1 + rng.random((500, 2)), 1.2 + rng.random((500, 2))] for _ in range(6)])
     for quantity in (Quantity(0), Quantity(0, 1)):
-        along, whole = compared(cells, quantity, running=True), compared(cells, quantity)
-        assert along.difference[-1] == pytest.approx(float(whole.difference), rel=1e-12)
-        assert along.variance[-1] == pytest.approx(float(whole.variance), rel=0.02)
+        along, complete = compared(cells, quantity, running=True), compared(cells, quantity)
+        assert along.difference[-1] == pytest.approx(float(complete.difference), rel=1e-12)
+        assert along.variance[-1] == pytest.approx(float(complete.variance), rel=0.02)
         assert along.information.tolist() == pytest.approx([1, 2, 3, 4, 5, 6])
 
 
@@ -224,8 +224,8 @@ def test_adjusting_never_widens_and_no_shift_of_the_past_matters(seed: int, rati
     quantity = Quantity(0, 1) if ratio else Quantity(0)
     raw = compared(cells_of(groups), quantity)
     for covariate in (Quantity(2), Quantity(2, 3)):
-        told = compared(cells_of(groups), quantity, covariate=covariate)
-        assert told.variance <= float(raw.variance) * (1 + 1e-9)
+        adjusted = compared(cells_of(groups), quantity, covariate=covariate)
+        assert adjusted.variance <= float(raw.variance) * (1 + 1e-9)
     first, second = (compared(cells_of(each), quantity, covariate=Quantity(2)) for each in (groups, moved))
     assert first.difference == pytest.approx(float(second.difference), abs=1e-9)
     assert first.variance == pytest.approx(float(second.variance), rel=1e-6)
@@ -250,8 +250,8 @@ def test_rounds_with_one_side_missing_do_not_count_and_no_event_yet_is_no_knowle
     gone = CellStatistics(
         cells.units * [[1, 1], [1, 0], [1, 1]], cells.mean, cells.cross * np.array([1, 0, 1]).reshape(3, 1, 1, 1)
     )
-    kept = CellStatistics(cells.units[[0, 2]], cells.mean[[0, 2]], cells.cross[[0, 2]])
-    assert compared(gone, Quantity(0)).difference == pytest.approx(float(compared(kept, Quantity(0)).difference))
+    remaining = CellStatistics(cells.units[[0, 2]], cells.mean[[0, 2]], cells.cross[[0, 2]])
+    assert compared(gone, Quantity(0)).difference == pytest.approx(float(compared(remaining, Quantity(0)).difference))
     nothing = CellStatistics(np.zeros((2, 2)), np.zeros((2, 2, 1)), np.zeros((2, 2, 1, 1)))
     silent = CellStatistics(np.full((2, 2), 400.0), np.zeros((2, 2, 1)), np.zeros((2, 2, 1, 1)))
     for empty in (nothing, silent):

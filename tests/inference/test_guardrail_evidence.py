@@ -132,7 +132,7 @@ def test_a_breach_stays_one() -> None:
     assert watch_guardrails(record, [FLOORS["absolute"]])[0].state == "breach"
 
 
-def test_a_first_round_in_which_nothing_happened_blinds_nobody() -> None:
+def test_a_first_round_without_events_does_not_hide_later_harm() -> None:
     rng = np.random.default_rng(3)
     found = []
     for number in range(6):
@@ -142,8 +142,8 @@ def test_a_first_round_in_which_nothing_happened_blinds_nobody() -> None:
             cross = float(((paid - paid.mean()) ** 2).sum())
             cells.append(CellMoments(arm, int(arm == "learner"), 4_000, (float(paid.mean()),), ((cross,),)))
         found.append(MeasuredRound(number, {(cell.arm, cell.candidate): 0.5 for cell in cells}, cells))
-    (told,) = watch_guardrails(record_rounds(found), [StopLevel("paid", Quantity(0), -0.05, relative=True)])
-    assert (told.state, told.since) == ("breach", 1)
+    (verdict,) = watch_guardrails(record_rounds(found), [StopLevel("paid", Quantity(0), -0.05, relative=True)])
+    assert (verdict.state, verdict.since) == ("breach", 1)
 
 
 def test_units_of_measurement_do_not_matter() -> None:

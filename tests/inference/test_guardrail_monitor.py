@@ -1,4 +1,4 @@
-"""The breaker carried from close to close says what it says of all rounds together."""
+"""The guardrail monitor that continues from its state gives the verdicts of all rounds together."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ def test_it_says_what_the_breaker_says_of_all_rounds(
     for first, last in zip([0, *sorted(cuts)], [*sorted(cuts), len(rounds)], strict=True):
         monitor = monitor.add_rounds(FLOORS, rounds[first:last])
         monitor = GuardrailMonitor.from_saved(json.loads(json.dumps(monitor.to_saved(), allow_nan=False)))
-    said = monitor.verdicts(FLOORS)
+    verdicts = monitor.verdicts(FLOORS)
     known = [one for one in rounds if one.cells]
     arms = {cell.arm for one in known for cell in one.cells}
     if "learner" not in arms:
-        assert said == ()
+        assert verdicts == ()
         return
     judged = [floor for floor in FLOORS if "control" in arms or not (floor.relative or floor.basis == "control")]
     record = record_rounds(known)
     seconds = [SECONDS] * len(known)
-    for one, other, floor in zip(said, watch_guardrails(record, judged, seconds=seconds), judged, strict=True):
+    for one, other, floor in zip(verdicts, watch_guardrails(record, judged, seconds=seconds), judged, strict=True):
         if floor.basis is not None and len(known) < len(rounds):
             continue  # a round without units makes a day longer, which a record does not know
         assert (one.name, one.state, one.bounded) == (other.name, other.state, other.bounded)

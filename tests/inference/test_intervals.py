@@ -1,4 +1,4 @@
-"""How far intervals reach, and evidence that may be looked at whenever one likes."""
+"""Interval widths, and evidence that holds at any look."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ def test_evidence_goes_on_from_what_was_left() -> None:
     rng = np.random.default_rng(4)
     steps, sizes = rng.normal(0.0, 5.0, (3, 40)), rng.integers(0, 60, (3, 40)).astype(float)
     steps *= sizes > 0
-    whole, last = drift_evidence(steps, sizes, sizes)
+    complete, last = drift_evidence(steps, sizes, sizes)
     starts, parts = ChangeDetectorState.empty((3,), len(BET_SCALES)), []
     for first in range(0, 40, 8):
         piece = slice(first, first + 8)
         evidence, starts = drift_evidence(steps[:, piece], sizes[:, piece], sizes[:, piece], starts)
         parts.append(evidence)
-    assert np.concatenate(parts, axis=1).tolist() == whole.tolist()
+    assert np.concatenate(parts, axis=1).tolist() == complete.tolist()
     assert starts.likely_start(LOG_BET_WEIGHTS).tolist() == last.likely_start(LOG_BET_WEIGHTS).tolist()
 
 
@@ -111,7 +111,7 @@ def test_what_never_varied_is_still_judged() -> None:
 
 @pytest.mark.parametrize("first", [0.0, 1e-3, 1.0])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_how_a_first_round_happened_to_vary_blinds_nobody(first: float, scale: float) -> None:
+def test_the_variance_of_the_first_round_does_not_hide_later_drift(first: float, scale: float) -> None:
     drift, variance = np.full(40, 2.0 * scale), np.full(40, scale**2)
     drift[0], variance[0] = 0.0, first * 1e-6 * scale**2
     evidence, _ = drift_evidence(drift, variance, np.full(40, 200.0))

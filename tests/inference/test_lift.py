@@ -67,17 +67,17 @@ def test_candidates_blends_and_all_that_was_served() -> None:
 def test_a_covariate_narrows_the_interval_beside_the_raw_one(target: LiftTarget, truth: float) -> None:
     record = measured(6)
     (plain,) = estimate_lifts(record, {"watch_time": Quantity(0)}, [target])
-    told, other = estimate_lifts(record, METRICS, [target], covariates={"watch_time": Quantity(3)})
-    assert told.relative == plain.relative
+    lifts, other = estimate_lifts(record, METRICS, [target], covariates={"watch_time": Quantity(3)})
+    assert lifts.relative == plain.relative
     assert plain.adjusted is None
     assert plain.best == plain
     assert other.adjusted is None
-    assert told.adjusted is not None
-    assert told.best.relative == told.adjusted.relative
-    width, narrow = (one.high - one.low for one in (told.relative, told.adjusted.relative))
+    assert lifts.adjusted is not None
+    assert lifts.best.relative == lifts.adjusted.relative
+    width, narrow = (one.high - one.low for one in (lifts.relative, lifts.adjusted.relative))
     assert narrow < 0.45 * width
-    assert told.adjusted.reduction == pytest.approx(0.9, abs=0.03)
-    assert told.adjusted.relative.low <= truth <= told.adjusted.relative.high
+    assert lifts.adjusted.reduction == pytest.approx(0.9, abs=0.03)
+    assert lifts.adjusted.relative.low <= truth <= lifts.adjusted.relative.high
 
 
 def test_a_covariate_of_units_without_a_past_changes_nothing() -> None:
@@ -90,12 +90,12 @@ def test_a_covariate_of_units_without_a_past_changes_nothing() -> None:
     )
     empty = RoundRecord(record.keys, record.versions, cells, record.shares)
     for covariate in (Quantity(4), Quantity(4, 5)):
-        (told,) = estimate_lifts(
+        (lifts,) = estimate_lifts(
             empty, {"watch_time": Quantity(0)}, [LiftTarget("learner")], covariates={"watch_time": covariate}
         )
-        assert told.adjusted is not None
-        assert told.adjusted.relative == told.relative
-        assert told.adjusted.reduction == 0.0
+        assert lifts.adjusted is not None
+        assert lifts.adjusted.relative == lifts.relative
+        assert lifts.adjusted.reduction == 0.0
 
 
 def test_a_range_tells_what_an_arm_was_served_without_large_numbers() -> None:
@@ -114,10 +114,10 @@ def test_a_range_tells_what_an_arm_was_served_without_large_numbers() -> None:
     assert never_negative.bounded.relative.low <= 0.0375 <= never_negative.bounded.relative.high
     wanted: list[dict[str, Any]] = [{"sequential": False}, {"elapsed": 3.0}, {"ranges": {}}]
     for options in wanted:
-        told = estimate_lifts(
+        lifts = estimate_lifts(
             measured(12), {"m": Quantity(0)}, targets[:1], **{"ranges": {"m": ValueRange(0.0, 100.0)}, **options}
         )
-        assert told[0].bounded is None
+        assert lifts[0].bounded is None
     (once,) = estimate_lifts(measured(1), {"m": Quantity(0)}, targets[:1], ranges={"m": ValueRange(0.0, 100.0)})
     assert once.bounded is None
 

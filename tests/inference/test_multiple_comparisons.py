@@ -28,7 +28,7 @@ def study(
     return record_rounds(found)
 
 
-def test_a_winner_beats_the_control_and_everybody_else() -> None:
+def test_a_winner_beats_the_control_and_all_others() -> None:
     found = find_winners(study([0.0, 0.0, 0.1, 0.3]), Quantity(0), leave_out=0)
     assert found.winners == (2, 3)
     assert (found.best, found.winner) == (3, 3)
@@ -36,7 +36,7 @@ def test_a_winner_beats_the_control_and_everybody_else() -> None:
     assert found.claims[3].low < 0.3 < found.claims[3].high
 
 
-def test_two_that_are_equally_good_are_both_told_and_neither_wins() -> None:
+def test_two_equally_good_candidates_both_beat_the_control_and_neither_wins() -> None:
     found = find_winners(study([0.0, 0.3, 0.3]), Quantity(0), leave_out=0)
     assert found.winners == (1, 2)
     assert found.winner is None

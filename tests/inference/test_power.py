@@ -1,4 +1,4 @@
-"""How long a study must run."""
+"""Rounds that a study needs for a decision."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_nothing_to_find_is_not_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"control": 0.0}, "control must be positive"),
         ({"deviation": -1.0}, "deviation must be positive"),
@@ -51,6 +51,6 @@ def test_nothing_to_find_is_not_found() -> None:
         ({"correlation": 1.0}, "between -1 and 1"),
     ],
 )
-def test_a_plan_names_what_it_cannot_use(options: dict[str, float], told: str) -> None:
-    with pytest.raises(OptionError, match=told):
+def test_a_plan_names_what_it_cannot_use(options: dict[str, float], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         plan_power(**{"effect": 0.1, "deviation": 1.0, "units": 100.0, **options})  # type: ignore[arg-type]

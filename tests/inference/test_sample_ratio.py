@@ -103,8 +103,8 @@ def test_a_loss_on_all_of_an_arm_names_the_arm(left: float, rounds: int) -> None
     assert ratio.suspect == SuspectCell("learner", None, found.remaining_share)
     quality = QualityReport(1, 1, LateEvents(0, 0.0), {}, 0, 0, RejectedEvents(), 0, (), 0, sample_ratio=ratio)
     rows = quality_section(quality).rows
-    (said,) = [row[1] for row in rows if row[0] == "sample ratio"]
-    assert said.startswith("wrong: learner / all candidates (p = ")
+    (text,) = [row[1] for row in rows if row[0] == "sample ratio"]
+    assert text.startswith("wrong: learner / all candidates (p = ")
 
 
 def confirmed(loss: dict[str, float]) -> MeasuredRound:

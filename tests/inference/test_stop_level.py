@@ -41,7 +41,7 @@ def trips(cells: CellStatistics, floor: StopLevel, **options: Any) -> Any:
 
 @pytest.mark.parametrize("basis", ["control", "days"])
 @pytest.mark.parametrize("at_most", [False, True])
-def test_a_swing_of_everybody_does_not_trip(basis: Basis, at_most: bool) -> None:
+def test_a_swing_of_all_arms_does_not_trip(basis: Basis, at_most: bool) -> None:
     floor = StopLevel("likes", Quantity(0), 10.5 if at_most else 9.5, at_most=at_most)
     healthy = swinging(1.0)
     assert (trips(healthy, floor) > 0).mean() > 0.95

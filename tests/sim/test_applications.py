@@ -89,10 +89,10 @@ def test_the_best_blend_beats_the_best_single_candidate_by_far(truth: KnownMeans
 
 
 def test_the_best_single_candidate_is_the_best_within_the_limits(truth: KnownMeans) -> None:
-    goal, *kept = truth.application.measures
+    goal, *guarded = truth.application.measures
     singles = range(truth.means.shape[1])
     within = limits(truth.application)
-    assert list(within) == kept
+    assert list(within) == guarded
     allowed = [
         k
         for k in singles

@@ -32,7 +32,7 @@ def test_events_are_late_or_lost_and_never_both() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"night": 1.0}, "night= must be a share"),
         ({"late": -0.1}, "late= must be a share"),
@@ -40,6 +40,6 @@ def test_events_are_late_or_lost_and_never_both() -> None:
         ({"day": 1}, "at least 2 rounds"),
     ],
 )
-def test_impossible_conditions_are_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(OptionError, match=told):
+def test_impossible_conditions_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         Conditions(**given)

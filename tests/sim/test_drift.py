@@ -42,16 +42,16 @@ def test_without_drift_it_is_the_world_it_came_from() -> None:
 
 def test_a_drifting_run_learns_from_the_means_of_its_round() -> None:
     world = drift(example_a(variance=0.0), ramp=[[0.1], [0.0]])
-    seen: list[float] = []
+    measured: list[float] = []
 
     def record(moment: Any) -> Any:
-        seen.append(float((moment.state.total[0] @ moment.served[0])[0]))
+        measured.append(float((moment.state.total[0] @ moment.served[0])[0]))
         return moment.value(moment.running, moment.served)
 
     trace = monte_carlo("algorithm1", world, runs=1, rounds=3, measures={"f": record}, checkpoints=[1, 2, 3])
     np.testing.assert_array_equal(trace.measures["f"], trace.served)
     # One draw, no noise: Û p_t is the drawn candidate's own metric, with the ramp's first step in it.
-    assert min(abs(seen[0] - value) for value in (2.1, 0.1)) < 1e-12
+    assert min(abs(measured[0] - value) for value in (2.1, 0.1)) < 1e-12
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,10 @@ def test_draws_have_the_means_and_deviations_asked_for() -> None:
     world = table([[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]], noise, OBJECTIVE)
     rng = np.random.default_rng(0)
     for candidate in range(3):
-        seen = world.draw(np.full(40_000, candidate), rng)
-        error = noise[:, candidate] / np.sqrt(len(seen))
-        assert (np.abs(seen.mean(axis=0) - world.truth[:, candidate]) <= 4.5 * error).all()
-        np.testing.assert_allclose(seen.std(axis=0), noise[:, candidate], rtol=0.03)
+        measured = world.draw(np.full(40_000, candidate), rng)
+        error = noise[:, candidate] / np.sqrt(len(measured))
+        assert (np.abs(measured.mean(axis=0) - world.truth[:, candidate]) <= 4.5 * error).all()
+        np.testing.assert_allclose(measured.std(axis=0), noise[:, candidate], rtol=0.03)
     metrics = world.draw(np.zeros(40_000, dtype=int), rng)
     assert abs(np.prod(metrics - world.truth[:, 0], axis=1).mean()) < 0.05 * noise[:, 0].prod()
 

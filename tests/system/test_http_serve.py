@@ -38,7 +38,7 @@ from pasto.service.http import studies
 from tests.service.http.question_stubs import compute_without_end
 
 store = Path(sys.argv[sys.argv.index("--store") + 1])
-studies.answer_what_if = partial(compute_without_end, file=store.parent / "computing")
+studies.answer_what_if = partial(compute_without_end, file=str(store.parent / "computing"))
 main()
 """
 """The command line of a service whose what-if questions are never answered."""

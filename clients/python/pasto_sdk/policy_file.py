@@ -1,6 +1,6 @@
 """Policy file: the last good policy on disk, for a process that starts while the service is unavailable.
 
-The file is written under another name, synced, and renamed, so that it is never half stream. Its first line holds the
+The file is written under another name, synced, and renamed, so that it is never half written. Its first line holds the
 SHA-256 of the rest, so that any damage is found.
 """
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from pasto.errors import StoreDamagedError, StoreError, StoreLostError, UnsafeStoreError
 from pasto.store import statements
 from pasto.store.backup import TABLES, insert, open_backup, select, write_backup
-from pasto.store.failures import is_damage, is_disk_full
+from pasto.store.error_causes import is_damage, is_disk_full
 from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, StudyUnit, find_uncredited_units, plan_ingest
 from pasto.store.integrity_check import find_damage, stored_checksum
 from pasto.store.rows import AppendResult, StoreSize

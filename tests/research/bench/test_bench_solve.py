@@ -7,9 +7,9 @@ from pasto_research.bench import BENCHMARKS, solve
 
 
 def test_every_kind_and_size_is_measured_both_ways() -> None:
-    told: list[tuple[str, int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     report = solve.measure(
-        singles={6: 2}, batches={3: 1}, progress=lambda label, done, total: told.append((label, done, total))
+        singles={6: 2}, batches={3: 1}, progress=lambda label, done, total: calls.append((label, done, total))
     )
     cases = [(row["guardrails"], row["candidates"], row["problems"]) for row in report.rows]
     assert cases == [(kind, 6, problems) for kind in ("soft", "hard", "mixed") for problems in (1, 3)]
@@ -17,7 +17,7 @@ def test_every_kind_and_size_is_measured_both_ways() -> None:
         assert row["ours_ms"] > 0
         assert row["highs_ms"] > 0
         assert row["ratio"] > 0
-    assert told == [("solve", place, 6) for place in range(1, 7)]
+    assert calls == [("solve", place, 6) for place in range(1, 7)]
 
 
 def test_both_ways_solve_the_same_problem() -> None:

@@ -31,14 +31,14 @@ def result(*, certified: bool = True, second: bool = True, binds: bool = True) -
 
 
 def test_every_world_has_a_row_and_each_guardrail_its_own() -> None:
-    seen: list[str] = []
-    report = measure(seeds=1, plans=dict.fromkeys(SIZES, TINY), progress=lambda label, *_: seen.append(label))
+    labels: list[str] = []
+    report = measure(seeds=1, plans=dict.fromkeys(SIZES, TINY), progress=lambda label, *_: labels.append(label))
     assert [(row["world"], row["guardrail"]) for row in report.rows] == [
         *(("feed", name) for name in ("all", "like_rate", "share_rate")),
         *(("ads", name) for name in ("all", "click_rate", "cold_start")),
         *(("shop", name) for name in ("all", "revenue", "hides")),
     ]
-    assert seen == [f"demo worlds: {world}" for world in SIZES]
+    assert labels == [f"demo worlds: {world}" for world in SIZES]
     assert list(SIZES) == list(APPLICATIONS)
     assert BENCHMARKS["demo"].summary
 
@@ -53,24 +53,24 @@ def test_a_seed_fixes_the_result() -> None:
 def test_only_certified_blends_promise_anything() -> None:
     results = [result(), result(second=False), result(second=False, binds=False), result(certified=False)]
     rows = summarize("feed", ["a", "b"], results)
-    whole, first, second = rows
-    assert (whole["certified"], whole["guardrails certified"], whole["binding"]) == ("75%", 6, 2)
-    assert (whole["truly hold"], whole["binding truly hold"]) == ("66.7% ± 19.8%", "50.0% ± 35.4%")
+    total, first, second = rows
+    assert (total["certified"], total["guardrails certified"], total["binding"]) == ("75%", 6, 2)
+    assert (total["truly hold"], total["binding truly hold"]) == ("66.7% ± 19.8%", "50.0% ± 35.4%")
     assert (first["truly hold"], second["truly hold"], first["binding truly hold"]) == (
         "100.0% ± 23.1%",
         "33.3% ± 28.3%",
         "n/a",
     )
-    assert (whole["intervals cover"], first["intervals cover"]) == ("50.0% ± 17.7%", "100.0% ± 18.6%")
-    assert (whole["goal kept"], first["goal kept"]) == ("50%", None)
+    assert (total["intervals cover"], first["intervals cover"]) == ("50.0% ± 17.7%", "100.0% ± 18.6%")
+    assert (total["goal kept"], first["goal kept"]) == ("50%", None)
 
 
 def test_a_study_that_the_monitor_stops_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedStudy, "learn", lambda study, users: False)
     stopped = run_seed(known_means(APPLICATIONS["feed"](), 1_000), TINY, 1)
     assert stopped.stopped
-    whole, *_ = summarize("feed", ["like_rate", "share_rate"], [stopped, stopped])
-    assert (whole["stopped"], whole["certified"], whole["truly hold"], whole["goal kept"]) == (2, "0%", "n/a", None)
+    total, *_ = summarize("feed", ["like_rate", "share_rate"], [stopped, stopped])
+    assert (total["stopped"], total["certified"], total["truly hold"], total["goal kept"]) == (2, "0%", "n/a", None)
 
 
 def control(store: Store, world: str) -> Moments:

@@ -1,4 +1,4 @@
-"""The report's promises over simulated studies, each beside a mutant that breaks it; `pasto bench trust` runs 2,000."""
+"""The report's promises over simulated studies, each with a mutant that breaks it; `pasto bench trust` runs 2,000."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_harm_shows_against_a_control_later() -> None:
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.95])
-def test_a_stop_level_is_quiet_while_everybody_s_level_swings(ratio: float) -> None:
+def test_a_stop_level_is_quiet_while_all_levels_swing(ratio: float) -> None:
     against, days = replace(STOP_LEVEL, basis="control"), replace(STOP_LEVEL, basis="days")
     assert swinging_alarms(against, STUDIES, ratio=ratio, rounds=96).tripped <= 0.05
     assert swinging_alarms(days, STUDIES, ratio=ratio, rounds=96, control=None).tripped <= 0.05
@@ -221,9 +221,9 @@ def test_real_winners_are_found() -> None:
 
 
 def test_the_report_of_all_checks_is_written(tmp_path: Path) -> None:
-    seen: list[Any] = []
-    report = measure(studies=4, progress=lambda *told: seen.append(told))
-    assert len(report.rows) == len(CHECKS) == len(seen)
+    calls: list[Any] = []
+    report = measure(studies=4, progress=lambda *progress_call: calls.append(progress_call))
+    assert len(report.rows) == len(CHECKS) == len(calls)
     written = write("trust", report, tmp_path)
     assert [path.name for path in written] == ["trust.json", "trust-looks.png", "trust-looks.svg"]
     assert json.loads(written[0].read_text(encoding="utf-8"))["rows"][0]["number"] == "coverage, learner"

@@ -65,7 +65,7 @@ def test_what_is_packed_is_computed_again_bit_for_bit(tmp_path: Path) -> None:
     rounds = [entry for close in service.store.list_closes(1) for entry in CloseRecord.from_text(close.record).rounds]
     assert {isinstance(entry.cells.document, dict) for entry in rounds} >= {True}
     assert service.replay(NAME) == {"identical": True, "rounds": 4, "first_difference": None}
-    assert [told["units"] for told in service.rounds(NAME)] == [200] * 4
+    assert [row["units"] for row in service.rounds(NAME)] == [200] * 4
     service.shutdown()
 
 

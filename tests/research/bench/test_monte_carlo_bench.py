@@ -27,7 +27,7 @@ def test_the_loop_by_hand_does_the_same_work() -> None:
     assert gain.mean() > 1.0
 
 
-def test_both_ways_are_timed_and_progress_is_told() -> None:
+def test_both_ways_are_timed_and_progress_is_reported() -> None:
     heard: list[tuple[int, int]] = []
     timing = measure(
         runs=4,

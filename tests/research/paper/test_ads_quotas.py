@@ -112,12 +112,12 @@ def test_the_experiment_runs_on_small_logs(tmp_path: Path) -> None:
 def test_the_world_of_the_demonstration_is_shown_as_it_is() -> None:
     """Averages over many users come to what the world itself expects of them."""
     world = ads()
-    seen = simulated(Size(runs=1, rounds=1, seed=3), users=4_000)
+    outcomes = simulated(Size(runs=1, rounds=1, seed=3), users=4_000)
     expected = world.expected(4_000, np.random.default_rng(8)).mean(axis=0)
     columns = [world.columns.index(name) for name in ("cents", "cold", "clicks")]
-    np.testing.assert_allclose(seen.values.mean(axis=2).T, expected[:, columns], rtol=0.06)
-    assert seen.candidates.names == world.candidates.names
-    assert seen.baseline == world.baseline
+    np.testing.assert_allclose(outcomes.values.mean(axis=2).T, expected[:, columns], rtol=0.06)
+    assert outcomes.candidates.names == world.candidates.names
+    assert outcomes.baseline == world.baseline
 
 
 def few(today: tuple[float, float]) -> QuotaOutcomes:

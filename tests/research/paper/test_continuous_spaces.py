@@ -21,7 +21,7 @@ def terrain(users: int = 400) -> Terrain:
     return Terrain("valley", space, wanted, at, space.grid(levels=21), {})
 
 
-def test_a_space_and_a_grid_are_both_learned_and_told() -> None:
+def test_a_space_and_a_grid_are_both_learned_and_reported() -> None:
     place, size = terrain(), Size(runs=1, rounds=20)
     ways = (climb(place, place.space, "the space itself", size), climb(place, place.grid, "a grid of 21", size))
     best = solve(place.truth([dict(row) for row in place.grid]), place.objective)

@@ -31,7 +31,7 @@ def test_experiments_are_found_by_the_name_typed() -> None:
         ({"runs": 3, "seed": 9}, Size(runs=3, rounds=10_000, seed=9)),
     ],
 )
-def test_sizes_are_the_experiments_own_unless_told(
+def test_sizes_are_the_experiments_own_by_default(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, int], expected: Size
 ) -> None:
     from dataclasses import replace

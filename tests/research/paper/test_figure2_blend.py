@@ -47,9 +47,9 @@ def test_a_seed_repeats_and_another_differs() -> None:
 
 
 def test_progress_counts_to_the_end() -> None:
-    seen: list[tuple[str, int, int]] = []
-    problems(Size(runs=130, rounds=1, progress=lambda label, done, total: seen.append((label, done, total))))
-    assert seen == [("random problems", 100, 130), ("random problems", 130, 130)]
+    calls: list[tuple[str, int, int]] = []
+    problems(Size(runs=130, rounds=1, progress=lambda label, done, total: calls.append((label, done, total))))
+    assert calls == [("random problems", 100, 130), ("random problems", 130, 130)]
 
 
 def test_one_problem_is_enough_and_everything_can_be_written(outcome: Outcome, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_outcome_is_plain_json_and_its_figure_can_be_drawn(outcome: Outcome,
     assert texts == ["best blend, 1.0125", "best single candidate, 0"]
 
 
-def test_few_rounds_and_one_run_are_told_without_a_verdict() -> None:
+def test_few_rounds_and_one_run_have_no_verdict() -> None:
     outcome = paper.run("toy-a", runs=1, rounds=5)
     assert [claim.holds for claim in outcome.claims] == [None, None, None]
     assert outcome.tables[0].header == ("learner", "5 rounds")

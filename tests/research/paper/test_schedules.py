@@ -19,7 +19,7 @@ def test_the_theorem_prescribes_its_floor_and_step() -> None:
     assert {true.learner(400).step.at(t) for t in (1, 400)} == {0.05}  # type: ignore[union-attr]
 
 
-def test_horizons_end_where_they_are_told_to() -> None:
+def test_horizons_end_at_the_number_of_rounds() -> None:
     assert horizons(1_000) == (10, 30, 100, 300, 1_000)
     assert horizons(7) == (7,)
 

@@ -1,4 +1,4 @@
-"""The whole experiment on small generated files; models are stood in for, since training needs torch."""
+"""The experiment of Table 2 on small generated files, with stand-ins for models, because training needs torch."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def outcome(place: Path) -> paper.Outcome:
         return paper.run("movielens", quick=True, runs=2, rounds=4, data=place, cache=place / "cache")
 
 
-def test_the_tables_of_the_paper_are_told_for_movies(outcome: paper.Outcome, tmp_path: Path) -> None:
+def test_the_tables_of_the_paper_are_built_for_movies(outcome: paper.Outcome, tmp_path: Path) -> None:
     titles = [table.title for table in outcome.tables]
     assert titles[0] == "Table 1: the data as prepared"
     assert outcome.tables[0].rows[0][:4] == ("the paper: MovieLens-20M", 132_580, 8_936, 6_316_389)
@@ -108,7 +108,7 @@ def test_what_was_computed_is_found_again(outcome: paper.Outcome, place: Path, m
     assert outcome_document(again)["data"] == outcome_document(outcome)["data"]
 
 
-def test_revenue_is_told_for_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_revenue_is_reported_for_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_shop(tmp_path / "toys")
     monkeypatch.setattr(table2_replay, "train", stand_in)
     outcome = paper.run("amazon", quick=True, runs=1, rounds=2, data=tmp_path)
@@ -127,16 +127,16 @@ def test_data_is_needed() -> None:
 
 def test_a_lead_and_its_error_are_means_over_users(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table2_replay, "train", stand_in)
-    kept: list[Table2Replay] = []
+    replays: list[Table2Replay] = []
     real = table2_replay.play
 
     def keep(*given: Any) -> Table2Replay:
-        kept.append(real(*given))
-        return kept[-1]
+        replays.append(real(*given))
+        return replays[-1]
 
     monkeypatch.setattr("pasto_research.paper.table2_movielens.play", keep)
     paper.run("movielens", quick=True, runs=1, rounds=1, data=place)
-    (played,) = kept
+    (played,) = replays
     lead, error = played.lead(played.soft)
     assert played.soft.best.best_single is not None
     blend = played.truth @ np.array(played.soft.best.probabilities)

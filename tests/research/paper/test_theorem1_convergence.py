@@ -41,7 +41,7 @@ def test_a_floor_of_three_quarters_keeps_both_arms(outcome: Outcome) -> None:
     assert outcome.data["worst_blend"] == pytest.approx(19.0125)
 
 
-def test_the_orders_are_told_and_judged_only_from_enough_rounds(outcome: Outcome) -> None:
+def test_the_orders_are_judged_only_from_enough_rounds(outcome: Outcome) -> None:
     orders = [claim for claim in outcome.claims if "1/√T (" in claim.what]
     assert len(orders) == 3
     assert all(claim.holds is None and "T^−" in claim.measured for claim in orders)

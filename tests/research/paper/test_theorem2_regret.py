@@ -53,12 +53,12 @@ def test_a_comparator_at_an_end_is_found() -> None:
 def test_regrets_are_sums_over_rounds(outcome: Outcome, name: str) -> None:
     world = WORLDS[name]
 
-    def seen(moment: RunRound) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    def estimated_value(moment: RunRound) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         estimate = moment.state.total / (moment.round + 1)
         return world.objective.value(np.einsum("rmk,rk->rm", estimate, moment.served))
 
     every = monte_carlo(
-        "algorithm1", world, runs=30, rounds=300, seed=2, checkpoints=range(1, 301), measures={"seen": seen}
+        "algorithm1", world, runs=30, rounds=300, seed=2, checkpoints=range(1, 301), measures={"seen": estimated_value}
     )
     best, _ = best_fixed(world, (300,))
     curves = outcome.data["curves"][name]

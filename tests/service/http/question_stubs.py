@@ -18,20 +18,20 @@ def answer_pid(_: Service) -> HttpResponse:
     return HttpResponse(200, str(os.getpid()).encode())
 
 
-def compute_without_end(_: Service, *, file: Path, **question: Any) -> HttpResponse:
+def compute_without_end(_: Service, *, file: str, **question: Any) -> HttpResponse:
     """Write the id of this process into a file, and never answer."""
-    partial = file.with_suffix(".partial")
+    partial = Path(file).with_suffix(".partial")
     partial.write_text(str(os.getpid()))
     partial.rename(file)
     threading.Event().wait()
     return HttpResponse(200)
 
 
-def die_once(service: Service, *, file: Path) -> HttpResponse:
+def die_once(service: Service, *, file: str) -> HttpResponse:
     """Kill this process the first time."""
-    if file.exists():
+    if Path(file).exists():
         return answer_pid(service)
-    file.touch()
+    Path(file).touch()
     return die(service)
 
 

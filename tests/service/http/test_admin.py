@@ -75,7 +75,7 @@ def test_a_store_in_no_directory_must_be_told_where_its_archive_is(serve: Serve,
 
 
 def test_a_service_archives_by_itself(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pasto.service.retention_worker.RARELY", 1)
+    monkeypatch.setattr("pasto.service.retention_worker.POLLS_PER_RUN", 1)
     site = serve(store=str(tmp_path / "store"), archive_after=0.001)
     learned(site)
     site.until(lambda: "pasto_archived_events 20.0" in site.client.get("/metrics").text)

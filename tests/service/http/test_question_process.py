@@ -63,7 +63,7 @@ def test_a_killed_process_is_replaced(process: QuestionProcess, tmp_path: Path) 
     os.kill(pid, signal.SIGKILL)
     replaced = computed_in(process)
     assert replaced != pid
-    assert int(process.compute(partial(die_once, file=tmp_path / "died"), ENOUGH).body) not in (pid, replaced)
+    assert int(process.compute(partial(die_once, file=str(tmp_path / "died")), ENOUGH).body) not in (pid, replaced)
 
 
 def test_a_question_that_kills_every_process_is_asked_to_come_back(process: QuestionProcess) -> None:
@@ -76,7 +76,7 @@ def test_a_question_that_kills_every_process_is_asked_to_come_back(process: Ques
 def test_a_stuck_process_is_ended(process: QuestionProcess, tmp_path: Path) -> None:
     file = tmp_path / "computing"
     with pytest.raises(TimeoutError):
-        process.compute(partial(compute_without_end, file=file), 0.5)
+        process.compute(partial(compute_without_end, file=str(file)), 0.5)
     assert process.pid is None
     assert not (file.exists() and is_running(int(file.read_text())))
 

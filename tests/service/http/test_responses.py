@@ -16,7 +16,7 @@ import pytest
 
 from pasto import errors
 from pasto.service.http.responses import STATUSES, error_response
-from pasto.store.failures import is_disk_full
+from pasto.store.error_causes import is_disk_full
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -133,7 +133,7 @@ def test_a_file_that_may_not_grow_is_told_as_full_and_mended_by_room(serve: Serv
     store: Any = site.running.service.store
 
     def pages(most: int) -> None:
-        store._writing(lambda connection: connection.execute(f"PRAGMA max_page_count = {most}").fetchall())
+        store._write(lambda connection: connection.execute(f"PRAGMA max_page_count = {most}").fetchall())
 
     events = [{**EXPOSURE, "id": str(k), "unit": "u" * 200} for k in range(2000)]
     pages(1)  # no more than there are now

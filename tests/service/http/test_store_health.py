@@ -17,7 +17,7 @@ from pasto.service.api_keys import ApiKeys
 from pasto.service.http.store_health import StoreHealth
 from pasto.store import open_store
 from pasto.store.disk_reserve import RESERVE_BYTES
-from pasto.store.failures import is_disk_full
+from pasto.store.error_causes import is_disk_full
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site

@@ -8,19 +8,23 @@ for reading only.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
-import pickle
 import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Literal
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from pasto.service.archive import Archive
 from pasto.service.http.responses import AnsweredError, ApiError, HttpResponse, error_response, retry
@@ -31,7 +35,7 @@ from pasto.store import open_store
 
 log = logging.getLogger("pasto.questions")
 Question = Callable[[Service], HttpResponse]
-"""A function that computes an answer. It is pickled, so it is a module's function, or a `partial` of one."""
+"""Function of a module that computes an answer, or a `partial` of one with plain keyword arguments."""
 NICENESS = 10
 """Priority of the process: on a busy machine it gets about a tenth of the time that the service gets."""
 OOM_SCORE = 500
@@ -43,8 +47,13 @@ STUCK_SECONDS = 300.0
 MAX_TRIES = 2
 """Processes in which one question is computed before its caller is asked to come back."""
 
-_Reply = tuple[Literal["answer", "refused", "failed"], HttpResponse | str]
-_READY: _Reply = ("answer", "")
+
+class _Reply(NamedTuple):
+    """Outcome of a question."""
+
+    kind: Literal["answer", "refused", "failed", "ready"]
+    response: HttpResponse | None = None
+    traceback: str = ""
 
 
 class QuestionFailedError(Exception):
@@ -77,7 +86,7 @@ class QuestionProcess:
         """
         for _ in range(MAX_TRIES):
             try:
-                kind, content = self._try(question, seconds)
+                reply = self._try(question, seconds)
             except TimeoutError:
                 log.warning("a question took longer than %g seconds, so its process was ended", seconds)
                 raise
@@ -85,11 +94,11 @@ class QuestionProcess:
                 if not self._closed:
                     log.warning("the question process ended, or could not be started: %r", error)
                 continue
-            if not isinstance(content, HttpResponse):
-                raise QuestionFailedError(content)
-            if kind == "refused":
-                raise AnsweredError(content)
-            return content
+            if reply.response is None:
+                raise QuestionFailedError(reply.traceback)
+            if reply.kind == "refused":
+                raise AnsweredError(reply.response)
+            return reply.response
         raise ApiError(
             503,
             "overloaded",
@@ -153,19 +162,21 @@ class _Worker:
         self._lifeline, *channels = (end for end, _ in pairs)
         self.free = [_Channel(connection) for connection in channels]
         with contextlib.suppress(OSError):  # dead already: the first question finds out
-            self._lifeline.send(settings)  # not in the command line: the store's address may have a password
+            self._lifeline.send_bytes(
+                msgspec.msgpack.encode(asdict(settings))
+            )  # not in the command line: the store's address may have a password
 
 
 class _Channel:
     """The connection to one thread of the process, which computes one answer at a time."""
 
-    def __init__(self, connection: Connection[Question, _Reply]) -> None:
+    def __init__(self, connection: Connection[bytes, bytes]) -> None:
         self._connection = connection
         self._is_ready = False
 
     def compute(self, question: Question, seconds: float) -> _Reply:
         """Return what became of a question; TimeoutError after `seconds`, EOFError or OSError if the process died."""
-        self._connection.send(question)
+        self._connection.send_bytes(_write_question(question))
         if not self._is_ready:
             self._receive(START_SECONDS)
             self._is_ready = True
@@ -174,7 +185,7 @@ class _Channel:
     def _receive(self, seconds: float) -> _Reply:
         if not self._connection.poll(seconds):
             raise TimeoutError
-        return self._connection.recv()
+        return msgspec.msgpack.decode(self._connection.recv_bytes(), type=_Reply)
 
 
 def compute_answers(descriptors: Sequence[int]) -> None:
@@ -187,30 +198,42 @@ def compute_answers(descriptors: Sequence[int]) -> None:
     os.nice(NICENESS)
     with contextlib.suppress(OSError):  # Linux only
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE), encoding="ascii")
-    lifeline: Connection[None, Settings] = Connection(descriptors[0])
+    lifeline: Connection[bytes, bytes] = Connection(descriptors[0])
     with contextlib.suppress(EOFError, OSError):
-        service = _LazyService(lifeline.recv())
+        service = _LazyService(Settings(**msgspec.msgpack.decode(lifeline.recv_bytes())))
         for descriptor in descriptors[1:]:
             Thread(target=_answer_questions, args=(Connection(descriptor), service), daemon=True).start()
         lifeline.recv_bytes()  # nothing comes: this ends with the service
     os._exit(0)  # also in the middle of a computation
 
 
-def _answer_questions(connection: Connection[_Reply, None], service: _LazyService) -> None:
+def _answer_questions(connection: Connection[bytes, bytes], service: _LazyService) -> None:
     """Compute the answers that one channel asks for."""
     with contextlib.suppress(EOFError, OSError):  # the service is gone, and this process ends
-        connection.send(_READY)
+        connection.send_bytes(msgspec.msgpack.encode(_Reply("ready")))
         while True:
-            connection.send(_reply(connection.recv_bytes(), service))
+            connection.send_bytes(msgspec.msgpack.encode(_reply(connection.recv_bytes(), service)))
 
 
-def _reply(pickled: bytes, service: _LazyService) -> _Reply:
+def _reply(message: bytes, service: _LazyService) -> _Reply:
     try:
-        question: Question = pickle.loads(pickled)  # noqa: S301 -- from the service that started this process
-        return "answer", question(service.open())
+        question = _read_question(message)
+        return _Reply("answer", question(service.open()))
     except Exception as error:
         known = error_response(error, service.settings.retry_after)
-        return ("failed", traceback.format_exc()) if known is None else ("refused", known)
+        return _Reply("failed", traceback=traceback.format_exc()) if known is None else _Reply("refused", known)
+
+
+def _write_question(question: Question) -> bytes:
+    """Return the name of a function and its keyword arguments as bytes; no code and no objects travel."""
+    function: Any = question.func if isinstance(question, partial) else question
+    arguments = question.keywords if isinstance(question, partial) else {}
+    return msgspec.msgpack.encode((function.__module__, function.__name__, arguments))
+
+
+def _read_question(message: bytes) -> Question:
+    module, name, arguments = msgspec.msgpack.decode(message)
+    return partial(getattr(importlib.import_module(module), name), **arguments)
 
 
 class _LazyService:

@@ -11,7 +11,7 @@ from threading import Event, Thread
 
 from pasto.errors import StoreDamagedError, StoreLostError
 from pasto.store import Store
-from pasto.store.failures import is_damage, is_disk_full
+from pasto.store.error_causes import is_damage, is_disk_full
 
 log = logging.getLogger("pasto.store")
 PATIENCE_SECONDS = 2.0

@@ -94,7 +94,7 @@ def test_every_set_in_a_directory_is_found(tmp_path: Path) -> None:
         found(tmp_path / "other")
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no Amazon reviews: a metadata file"):
         load(tmp_path)
     write_metadata(tmp_path)
@@ -110,6 +110,6 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-@pytest.mark.parametrize("told", ["", "Currently unavailable", "$3.00 - $4.00", None, -1.0, 0, True, float("nan"), [3]])
-def test_what_is_no_price_is_none(told: object) -> None:
-    assert price_of(told) is None
+@pytest.mark.parametrize("text", ["", "Currently unavailable", "$3.00 - $4.00", None, -1.0, 0, True, float("nan"), [3]])
+def test_what_is_no_price_is_none(text: object) -> None:
+    assert price_of(text) is None

@@ -34,18 +34,18 @@ def slowly(pairs: set[tuple[int, int]], least: int) -> set[tuple[int, int]]:
 
 
 @given(PAIRS, st.integers(1, 4))
-def test_the_core_is_the_largest_set_where_everybody_has_enough(pairs: set[tuple[int, int]], least: int) -> None:
+def test_the_core_is_the_largest_set_in_which_all_have_enough(pairs: set[tuple[int, int]], least: int) -> None:
     expected = slowly(pairs, least)
     if not expected:
         with pytest.raises(InputError, match="the data is too small"):
             core(of(pairs), least)
         return
-    kept = core(of(pairs), least)
-    assert kept.events == len(expected)
-    assert kept.user_count == len({user for user, _ in expected})
-    assert kept.item_count == len({item for _, item in expected})
-    assert np.bincount(kept.users).min() >= least
-    assert np.bincount(kept.items).min() >= least
+    selected = core(of(pairs), least)
+    assert selected.events == len(expected)
+    assert selected.user_count == len({user for user, _ in expected})
+    assert selected.item_count == len({item for _, item in expected})
+    assert np.bincount(selected.users).min() >= least
+    assert np.bincount(selected.items).min() >= least
 
 
 def test_items_keep_their_worth_when_others_are_left_out() -> None:
@@ -76,9 +76,9 @@ def test_a_split_is_random_and_the_seed_decides() -> None:
 
 @given(PAIRS, st.integers(1, 14))
 def test_the_busiest_users_keep_all_their_pairs(pairs: set[tuple[int, int]], count: int) -> None:
-    whole = core(of(pairs), 1)
-    kept = busiest(whole, count)
-    before = sorted(np.bincount(whole.users).tolist(), reverse=True)
-    assert sorted(np.bincount(kept.users).tolist(), reverse=True) == before[:count]
-    assert kept.item_count == len(np.unique(kept.items))
-    assert (kept.name == "tiny") == (count >= whole.user_count)
+    all_pairs = core(of(pairs), 1)
+    selected = busiest(all_pairs, count)
+    before = sorted(np.bincount(all_pairs.users).tolist(), reverse=True)
+    assert sorted(np.bincount(selected.users).tolist(), reverse=True) == before[:count]
+    assert selected.item_count == len(np.unique(selected.items))
+    assert (selected.name == "tiny") == (count >= all_pairs.user_count)

@@ -49,9 +49,9 @@ def measured(place: Path) -> list[int]:
 @pytest.mark.realdata
 def test_twenty_million_ratings_fit_into_eight_gibibytes(tmp_path: Path) -> None:
     write(tmp_path, ROWS)
-    rows, positives, kept, most = measured(tmp_path)
+    rows, positives, selected, most = measured(tmp_path)
     assert rows == ROWS
-    assert 0 < kept <= positives < rows
+    assert 0 < selected <= positives < rows
     assert most < LIMIT
 
 

@@ -26,9 +26,9 @@ def test_contenders_are_all_that_the_edge_of_a_list_depends_on(items: int, top: 
         assert likely[0] is first
         return
     for alpha in np.array(ALPHAS, dtype=np.float32):
-        whole = np.sort(alpha * first + np.float32(1 - alpha) * second, axis=1)[:, -top]
+        complete = np.sort(alpha * first + np.float32(1 - alpha) * second, axis=1)[:, -top]
         part = np.sort(alpha * likely[0] + np.float32(1 - alpha) * likely[1], axis=1)[:, -top]
-        np.testing.assert_array_equal(part, whole)
+        np.testing.assert_array_equal(part, complete)
 
 
 def test_models_that_agree_leave_few_contenders() -> None:

@@ -42,9 +42,9 @@ def test_weights_decide_what_a_model_ranks_first() -> None:
     rare = np.where(np.arange(80) % 20 < 5, 1.0, 0.0)
     plain = train(known, known, SMALL)
     genre = train(known, weighted(known, rare), SMALL)
-    kept = weighted(wanted, rare)
-    assert np.nanmean(rate(genre.model.score, known, kept, top=3)) > 2 * np.nanmean(
-        rate(plain.model.score, known, kept, top=3)
+    stored = weighted(wanted, rare)
+    assert np.nanmean(rate(genre.model.score, known, stored, top=3)) > 2 * np.nanmean(
+        rate(plain.model.score, known, stored, top=3)
     )
 
 
@@ -60,7 +60,7 @@ def test_the_seed_decides_everything() -> None:
 def test_a_training_cut_short_goes_on_to_the_same_end(tmp_path: Path) -> None:
     known, _ = tastes()
     settings = MultVaeSettings(hidden=(8, 4), epochs=6, patience=6, seed=5)
-    whole = train(known, known, settings)
+    complete = train(known, known, settings)
 
     class CutError(Exception):
         pass
@@ -74,13 +74,13 @@ def test_a_training_cut_short_goes_on_to_the_same_end(tmp_path: Path) -> None:
         train(known, known, settings, path=path, progress=cut)
     assert load(path) is None
     resumed = train(known, known, settings, path=path)
-    assert resumed.validation == whole.validation
-    for name, weights in whole.model.arrays().items():
+    assert resumed.validation == complete.validation
+    for name, weights in complete.model.arrays().items():
         assert (resumed.model.arrays()[name] == weights).all(), name
-    kept = load(path)
-    assert kept is not None
-    assert (kept.model.out == whole.model.out).all()
-    assert train(known, known, settings, path=path).validation == whole.validation
+    stored = load(path)
+    assert stored is not None
+    assert (stored.model.out == complete.model.out).all()
+    assert train(known, known, settings, path=path).validation == complete.validation
 
 
 def test_training_ends_when_validation_stands_still() -> None:

@@ -68,7 +68,7 @@ def test_a_model_is_rated_batch_by_batch() -> None:
     rng = np.random.default_rng(0)
     known = csr_array((rng.random((1_100, 8)) < 0.3).astype(float))
     wanted = csr_array(((rng.random((1_100, 8)) < 0.3) & (known.toarray() == 0)).astype(float))
-    whole = rate(lambda some: np.tile(np.arange(8, dtype=np.float32), (some.shape[0], 1)), known, wanted, top=3)
+    complete = rate(lambda some: np.tile(np.arange(8, dtype=np.float32), (some.shape[0], 1)), known, wanted, top=3)
     np.testing.assert_array_equal(
-        whole, gains(np.tile(np.arange(8, dtype=np.float32), (1_100, 1)), known, wanted, top=3)
+        complete, gains(np.tile(np.arange(8, dtype=np.float32), (1_100, 1)), known, wanted, top=3)
     )

@@ -20,9 +20,9 @@ def test_a_fifth_of_what_each_user_wants_is_hidden_and_no_longer_known() -> None
     known = (rng.random((50, 40)) < 0.5).astype(float)
     known[:, 0] = 1.0
     wanted = known * rng.integers(1, 5, known.shape)
-    shown, hidden = hide_some(csr_array(known), csr_array(wanted), seed=1)
-    assert shown.multiply(hidden).nnz == 0
-    np.testing.assert_array_equal(shown.toarray() + (hidden.toarray() > 0), known)
+    visible, hidden = hide_some(csr_array(known), csr_array(wanted), seed=1)
+    assert visible.multiply(hidden).nnz == 0
+    np.testing.assert_array_equal(visible.toarray() + (hidden.toarray() > 0), known)
     np.testing.assert_array_equal(hidden.toarray(), np.where(hidden.toarray() > 0, wanted, 0.0))
     expected = np.maximum(1, np.round(0.2 * known.sum(axis=1)))
     np.testing.assert_array_equal((hidden.toarray() > 0).sum(axis=1), expected)
@@ -30,8 +30,8 @@ def test_a_fifth_of_what_each_user_wants_is_hidden_and_no_longer_known() -> None
 
 def test_what_is_known_but_not_wanted_stays_known() -> None:
     known, wanted = csr_array(np.array([[1.0, 1.0, 1.0]])), csr_array(np.array([[0.0, 2.0, 0.0]]))
-    shown, hidden = hide_some(known, wanted, seed=1)
-    assert shown.toarray().tolist() == [[1.0, 0.0, 1.0]]
+    visible, hidden = hide_some(known, wanted, seed=1)
+    assert visible.toarray().tolist() == [[1.0, 0.0, 1.0]]
     assert hidden.toarray().tolist() == [[0.0, 2.0, 0.0]]
 
 

@@ -35,19 +35,19 @@ def test_a_split_measures_as_a_round_of_the_crowd_does() -> None:
     some, chosen = user_sample(), np.array([0, 1, 2, 1])
     rng = np.random.default_rng(1)
     splits = Splits.of(some, folds=4, count=3_000, rng=rng)
-    seen = splits.measure(np.tile(chosen, (3_000, 1)), np.arange(3_000))
+    measured = splits.measure(np.tile(chosen, (3_000, 1)), np.arange(3_000))
     direct = np.array([some.measure(chosen, rng)[0] for _ in range(3_000)])
-    np.testing.assert_allclose(seen.mean(axis=0), some.truth[:, chosen].T, atol=0.01)
-    np.testing.assert_allclose(seen.std(axis=0), direct.std(axis=0), rtol=0.08)
-    together, apart = (np.corrcoef(one[:, 1, 0], one[:, 3, 0])[0, 1] for one in (seen, direct))
+    np.testing.assert_allclose(measured.mean(axis=0), some.truth[:, chosen].T, atol=0.01)
+    np.testing.assert_allclose(measured.std(axis=0), direct.std(axis=0), rtol=0.08)
+    together, apart = (np.corrcoef(one[:, 1, 0], one[:, 3, 0])[0, 1] for one in (measured, direct))
     assert abs(together - apart) < 0.08
     assert together < -0.2
 
 
 def test_the_number_of_splits_held_at_once_changes_nothing() -> None:
-    whole = Splits.of(user_sample(), folds=4, count=9, rng=np.random.default_rng(2)).means
+    complete = Splits.of(user_sample(), folds=4, count=9, rng=np.random.default_rng(2)).means
     piecewise = Splits.of(user_sample(), folds=4, count=9, rng=np.random.default_rng(2), together=1).means
-    np.testing.assert_allclose(piecewise, whole, atol=1e-6)
+    np.testing.assert_allclose(piecewise, complete, atol=1e-6)
 
 
 def test_a_repeat_goes_on_as_it_began_however_long_it_is_run() -> None:

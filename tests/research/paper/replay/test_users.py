@@ -51,8 +51,8 @@ def test_folds_are_disjoint_and_of_equal_size(count: int, seed: int) -> None:
 
 def test_folds_measure_without_bias_and_with_the_right_error() -> None:
     some, rng = user_sample(), np.random.default_rng(1)
-    seen = [some.measure([0, 1, 2, 1], rng) for _ in range(600)]
-    means, errors = np.array([one for one, _ in seen]), np.array([one for _, one in seen])
+    measurements = [some.measure([0, 1, 2, 1], rng) for _ in range(600)]
+    means, errors = np.array([one for one, _ in measurements]), np.array([one for _, one in measurements])
     np.testing.assert_allclose(means.mean(axis=0), some.truth[:, [0, 1, 2, 1]].T, atol=0.005)
     drawn_without_return = np.sqrt(1 - 1 / 4)
     np.testing.assert_allclose(means.std(axis=0), drawn_without_return * errors.mean(axis=0), rtol=0.12)
