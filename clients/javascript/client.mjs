@@ -1,67 +1,32 @@
-// The client: decides here and now, and talks to the service behind the caller's back.
+// Client of a study: assigns units in this process and exchanges policies and events in the background.
 
-import { Backoff, CLOCK, LEAST } from "./backoff.mjs";
-import { Holder, Remembered } from "./holder.mjs";
-import { Journal, explained } from "./journal.mjs";
-import { Outbox, checkEvent } from "./outbox.mjs";
-import { BadPolicy, checkUnit, hasChecksum, shown } from "./policy.mjs";
-import { Requests, codeOf, messageOf } from "./requests.mjs";
-import { BATCH, Sender } from "./sender.mjs";
+import { SYSTEM_CLOCK, checkAmount, checkUnknown, studyAddress } from "./client_options.mjs";
+import { Decision, checkFields } from "./decision.mjs";
+import { ErrorLog, describeError } from "./diagnostics.mjs";
+import { quoteValue } from "./errors.mjs";
+import { EventBuffer } from "./event_buffer.mjs";
+import { EventSender, MAX_BATCH_EVENTS } from "./event_sender.mjs";
+import { HttpTransport } from "./http_transport.mjs";
+import { checkUnit } from "./policy.mjs";
+import { DecisionCache, PolicyHolder } from "./policy_holder.mjs";
+import { PolicyPoller } from "./policy_poller.mjs";
 
-/** Seconds for an answer, beyond what the service was asked to wait. */
-const PATIENCE = 10;
-/** Seconds that the service holds a request at most. */
-const LONGEST_WAIT = 60;
-const CLOSING = 5;
+const CLOSE_TIMEOUT_SECONDS = 5;
 
-/** One unit's candidate: the values to use, why, and with what probability they were drawn. */
-class Assignment {
-  #measure;
-
-  constructor(measure, unit, cell, version, reason) {
-    this.#measure = measure;
-    this.unit = unit;
-    this.values = cell.values;
-    this.name = cell.name;
-    this.candidate = cell.candidate;
-    this.version = version;
-    this.propensity = cell.propensity;
-    this.arm = cell.arm;
-    this.reason = reason;
-    Object.freeze(this);
-  }
-
-  /** Say what happened to the unit under this decision; never throws. */
-  track(event, fields) {
-    this.#measure(this.unit, this, event, fields);
-  }
-}
-
-const RENAMED_OPTIONS = {
-  refresh: "pollInterval",
-  flush: "flushInterval",
-  buffer: "maxBufferedEvents",
-  remember: "decisionCacheSize",
-  key: "apiKey",
-};
-
-/** Assigns units to candidates and reports what happened: never blocks, never throws, never gives up. */
+/** Client of one study: assigns units to candidates and sends events; its methods never block and never throw. */
 export class Client {
-  #address;
-  #requests;
   #clock;
-  #pollInterval;
   #flushInterval;
   #default;
   #holder;
   #decisions;
-  #outbox;
+  #buffer;
+  #poller;
   #sender;
-  #journal;
-  #backoff;
+  #errorLog;
   #stop = new AbortController();
   #started = null;
-  #handle = (...told) => this.#measure(...told);
+  #onMetric = (...metric) => this.#sendMetric(...metric);
 
   constructor({
     url,
@@ -74,226 +39,164 @@ export class Client {
     maxBufferedEvents = 100_000,
     decisionCacheSize = 50_000,
     onError,
-    clock = CLOCK,
+    clock = SYSTEM_CLOCK,
     random = Math.random,
     ...unknown
   }) {
-    for (const name of Object.keys(unknown)) {
-      const hint = RENAMED_OPTIONS[name] ? `; it is now called ${RENAMED_OPTIONS[name]}` : "";
-      throw new TypeError(`there is no option ${name}${hint}`);
-    }
-    if (typeof study !== "string" || study === "") throw new TypeError(`study must be a name, got ${shown(study)}`);
-    if (!/^https?:$/.test(new URL(url).protocol)) throw new TypeError(`url must be http or https, got ${shown(url)}`);
-    const { signal } = this.#stop;
-    this.#address = `${String(url).replace(/\/+$/, "")}/v1/studies/${encodeURIComponent(study)}`;
-    this.#requests = new Requests(fetch, apiKey, signal);
+    checkUnknown(unknown);
+    const address = studyAddress(url, study);
     this.#clock = clock;
-    this.#pollInterval = atLeast("pollInterval", pollInterval, 0.001);
-    this.#flushInterval = atLeast("flushInterval", flushInterval, 0.001);
+    this.#flushInterval = checkAmount("flushInterval", flushInterval, 0.001);
     const values = Object.freeze({ ...baseline });
     this.#default = Object.freeze({ arm: "none", candidate: null, name: "baseline", values, propensity: 0 });
-    this.#holder = new Holder(study, clock.now);
-    this.#decisions = new Remembered(atLeast("decisionCacheSize", decisionCacheSize, 1));
-    this.#outbox = new Outbox(atLeast("maxBufferedEvents", maxBufferedEvents, 1), ({ unit }) => this.#decisions.forget(unit));
-    this.#journal = new Journal(onError);
-    this.#backoff = new Backoff(random);
-    this.#sender = new Sender({
+    this.#holder = new PolicyHolder(study, clock.now);
+    this.#decisions = new DecisionCache(checkAmount("decisionCacheSize", decisionCacheSize, 1));
+    this.#buffer = new EventBuffer(checkAmount("maxBufferedEvents", maxBufferedEvents, 1), ({ unit }) =>
+      this.#decisions.forget(unit),
+    );
+    this.#errorLog = new ErrorLog(onError);
+    const shared = {
       holder: this.#holder,
-      outbox: this.#outbox,
-      requests: this.#requests,
-      address: `${this.#address}/events`,
-      journal: this.#journal,
+      transport: new HttpTransport(fetch, apiKey, this.#stop.signal),
+      errorLog: this.#errorLog,
       clock,
       random,
-      stop: signal,
+      stop: this.#stop.signal,
+    };
+    this.#poller = new PolicyPoller({
+      ...shared,
+      url: `${address}/policy`,
+      pollInterval: checkAmount("pollInterval", pollInterval, 0.001),
     });
+    this.#sender = new EventSender({ ...shared, url: `${address}/events`, buffer: this.#buffer });
   }
 
-  /** Begin to keep the policy up to date and to send; resolves after the first answer to whether there is a policy. */
+  /** Start to poll and to send; resolve after the first answer to whether there is a policy. */
   start() {
     this.#started ??= this.#begin();
     return this.#started;
   }
 
-  /** Wait for a policy to decide by; resolves to whether there is one that has not expired. */
+  /** Wait for a policy; resolve to whether there is one that has not expired. */
   async waitUntilReady(seconds = 5) {
-    await this.#within(seconds, this.#holder.arrival());
-    return !this.#stop.signal.aborted && this.#holder.fresh;
+    await this.#waitAtMost(seconds, this.#holder.waitForPolicy());
+    return !this.#stop.signal.aborted && this.#holder.isFresh;
   }
 
-  /** The unit's candidate, and its exposure logged: once for each unit and policy, however often it is asked. */
+  /** Return the candidate of a unit, and log its exposure once for each unit and policy. */
   assign(unit, options) {
     try {
-      unit = plainUnit(unit);
-      const [cell, version, reason] = this.#choose(unit, options?.override);
-      const known = this.#decisions.get(unit);
-      if (known?.reason === reason && known.version === version && known.name === cell.name) return known;
-      const assignment = new Assignment(this.#handle, unit, cell, version, reason);
-      if (this.#stop.signal.aborted) return assignment;
-      this.#decisions.put(unit, assignment);
-      this.#outbox.expose(assignment);
-      this.#nudge();
-      return assignment;
+      unit = normalizeUnit(unit);
+      const [bucket, version, reason] = this.#choose(unit, options?.override);
+      const cached = this.#decisions.get(unit);
+      if (cached?.reason === reason && cached.version === version && cached.name === bucket.name) return cached;
+      const decision = new Decision(this.#onMetric, unit, bucket, version, reason);
+      if (this.#stop.signal.aborted) return decision;
+      this.#decisions.put(unit, decision);
+      this.#buffer.addExposure(decision);
+      this.#sendIfFull();
+      return decision;
     } catch (error) {
-      this.#journal.note(`a unit was given the baseline: ${explained(error)}`);
+      this.#errorLog.note(`a unit was given the baseline: ${describeError(error)}`);
       const { policy } = this.#holder;
-      return new Assignment(this.#handle, "", policy?.baseline ?? this.#default, policy?.version ?? 0, "DEFAULT");
+      return new Decision(this.#onMetric, "", policy?.baseline ?? this.#default, policy?.version ?? 0, "DEFAULT");
     }
   }
 
-  /** Say what happened to a unit; it is credited to what the unit was served last. Never throws. */
+  /** Send a metric event of a unit; it counts for the candidate that the unit was served last. Never throws. */
   track(unit, event, fields) {
     try {
-      unit = plainUnit(unit);
+      unit = normalizeUnit(unit);
     } catch (error) {
-      this.#journal.refuse(error.message);
+      this.#errorLog.refuse(error.message);
       return;
     }
-    this.#measure(unit, this.#decisions.get(unit), event, fields);
+    this.#sendMetric(unit, this.#decisions.get(unit), event, fields);
   }
 
-  /** Send what is waiting now; resolves to whether the service has answered for all of it. Never rejects. */
+  /** Send the waiting events now; resolve to whether the service accounted for all of them. Never rejects. */
   flush() {
     return this.#sender.flush();
   }
 
-  /** Send what is waiting, then stop; from then on every unit gets the baseline. Resolves to whether all arrived. */
-  async close(seconds = CLOSING) {
+  /** Send the waiting events, then stop; resolve to whether all arrived. A closed client serves the baseline. */
+  async close(seconds = CLOSE_TIMEOUT_SECONDS) {
     if (!this.#stop.signal.aborted) {
-      await this.#within(seconds, this.flush());
+      await this.#waitAtMost(seconds, this.flush());
       this.#stop.abort();
     }
-    return this.#outbox.settled;
+    return this.#buffer.isSettled;
   }
 
-  /** What the client holds and how it fares. */
+  /** Return the state of the client as plain values, for a health page, a metric or a log line. */
   status() {
-    const { policy, fresh, age } = this.#holder;
-    const accounts = this.#outbox.accounts();
-    const lines = Object.values(accounts).flatMap((version) => Object.values(version));
-    const serving = policy !== null && !this.#stop.signal.aborted;
+    const { policy, isFresh, age } = this.#holder;
+    const accounts = this.#buffer.countByCandidate();
+    const candidates = Object.values(accounts).flatMap((version) => Object.values(version));
+    const isServing = policy !== null && !this.#stop.signal.aborted;
     return {
       version: policy?.version ?? 0,
       age,
-      reason: !serving ? "DEFAULT" : fresh ? "SPLIT" : "STALE",
-      buffered: this.#outbox.pending,
-      dropped: lines.reduce((sum, line) => sum + line.dropped, 0),
-      droppedMetrics: this.#outbox.droppedMetrics,
-      rejected: Object.fromEntries(this.#journal.refused),
-      errors: this.#journal.errors,
-      lastError: this.#journal.lastError,
+      reason: !isServing ? "DEFAULT" : isFresh ? "SPLIT" : "STALE",
+      buffered: this.#buffer.pending,
+      dropped: candidates.reduce((sum, { dropped }) => sum + dropped, 0),
+      droppedMetrics: this.#buffer.droppedMetrics,
+      rejected: Object.fromEntries(this.#errorLog.refused),
+      errors: this.#errorLog.errors,
+      lastError: this.#errorLog.lastError,
       accounts,
     };
   }
 
+  /** Return the bucket of a unit, the version of the policy, and the reason. */
   #choose(unit, override) {
-    const { policy, fresh } = this.#holder;
+    const { policy, isFresh } = this.#holder;
     if (policy === null) return [this.#default, 0, "DEFAULT"];
     if (this.#stop.signal.aborted) return [policy.baseline, policy.version, "DEFAULT"];
-    if (!fresh) return [policy.baseline, policy.version, "STALE"];
+    if (!isFresh) return [policy.baseline, policy.version, "STALE"];
     if (override === undefined || override === null) return [policy.draw(unit), policy.version, "SPLIT"];
-    const cell = policy.named(override);
-    if (cell !== undefined) return [cell, policy.version, "OVERRIDE"];
-    const message = `override ${shown(override)} is no candidate of version ${policy.version}`;
-    this.#journal.note(`${message}: the baseline is served`);
+    const bucket = policy.named(override);
+    if (bucket !== undefined) return [bucket, policy.version, "OVERRIDE"];
+    const problem = `override ${quoteValue(override)} is not a candidate of version ${policy.version}`;
+    this.#errorLog.note(`${problem}; the baseline is served`);
     return [policy.baseline, policy.version, "DEFAULT"];
   }
 
-  #measure(unit, assignment, event, fields) {
+  #sendMetric(unit, decision, event, fields) {
     try {
       if (this.#stop.signal.aborted) throw new TypeError("the client is closed");
-      if (unit === "") throw new TypeError("the event belongs to no unit");
-      this.#outbox.measure(unit, assignment, event, checkEvent(event, fields));
-      this.#nudge();
+      if (unit === "") throw new TypeError("the event has no unit");
+      this.#buffer.addMetric(unit, decision, event, checkFields(event, fields));
+      this.#sendIfFull();
     } catch (error) {
-      this.#journal.refuse(error?.message ?? String(error));
+      this.#errorLog.refuse(error?.message ?? String(error));
     }
   }
 
-  /** A full batch need not wait for its time. */
-  #nudge() {
-    if (this.#started !== null && !this.#sender.failing && this.#outbox.waiting >= BATCH) this.#sender.flush();
+  /** Send a full batch without waiting for the flush interval. */
+  #sendIfFull() {
+    const isFull = this.#buffer.waiting >= MAX_BATCH_EVENTS;
+    if (this.#started !== null && !this.#sender.isFailing && isFull) this.#sender.flush();
   }
 
   async #begin() {
-    const wait = await this.#poll();
-    this.#keepPolling(wait);
+    const waitSeconds = await this.#poller.poll();
+    this.#poller.run(waitSeconds);
     this.#sender.run(this.#flushInterval);
-    return this.#holder.fresh;
+    return this.#holder.isFresh;
   }
 
-  async #keepPolling(wait) {
-    const { signal } = this.#stop;
-    while (!signal.aborted) {
-      await this.#clock.sleep(wait, signal);
-      if (!signal.aborted) wait = await this.#poll();
-    }
-  }
-
-  /** Ask for the policy once; resolves to the seconds until the next time. */
-  async #poll() {
-    const began = this.#clock.now();
-    const held = this.#holder.policy;
-    let answer;
-    try {
-      // After a failure without `wait`: something on the way may not let a request rest.
-      const patient = held !== null && this.#backoff.failures === 0;
-      const asked = patient ? `?wait=${Math.min(LONGEST_WAIT, Math.ceil(this.#pollInterval))}` : "";
-      const headers = held === null ? {} : { "If-None-Match": `"${held.checksum}"` };
-      answer = await this.#requests.ask(`${this.#address}/policy${asked}`, { headers }, this.#pollInterval + PATIENCE);
-      if (answer.status === 200 || answer.status === 304) this.#holder.keepSigningKey(answer.signingKey);
-      if (answer.status === 304 && held !== null) this.#holder.confirm();
-      else if (answer.status === 200) this.#offer(answer);
-      else if (answer.status === 409 && codeOf(answer.text) === "wrong_state") {
-        this.#holder.end();
-        throw new Error(`${messageOf(answer.text) ?? "the study serves no policy"}; every unit gets the baseline`);
-      } else {
-        const said = messageOf(answer.text);
-        throw new Error(`the service answered ${answer.status}${said ? `: ${said}` : ""}`);
-      }
-    } catch (error) {
-      if (!this.#stop.signal.aborted) this.#journal.note(`no policy was read: ${explained(error)}`);
-      return this.#backoff.failed(answer?.retryAfter);
-    }
-    this.#backoff.succeeded();
-    // A service that says at once that nothing changed does not hold the line, so we keep the pace ourselves.
-    const rested = this.#clock.now() - began > this.#pollInterval / 2;
-    return held !== this.#holder.policy || rested ? LEAST : this.#pollInterval * this.#backoff.jitter();
-  }
-
-  /** Take the policy of an answer if it can be checked; throws BadPolicy. */
-  #offer({ text, tag }) {
-    const checksum = checksumOf(tag);
-    if (checksum === undefined && !hasChecksum(text)) {
-      throw new BadPolicy(
-        "the answer cannot be checked: it needs a field sha256 or the document's SHA-256 as its ETag, and has neither; " +
-          "let no proxy change it, or upgrade the service",
-      );
-    }
-    this.#holder.offer(text, checksum);
-  }
-
-  /** Wait for a promise, but not longer than this. */
-  async #within(seconds, promise) {
-    const patience = new AbortController();
-    await Promise.race([promise, this.#clock.sleep(seconds, patience.signal)]);
-    patience.abort();
+  /** Wait for a promise, at most `seconds`. */
+  async #waitAtMost(seconds, promise) {
+    const timer = new AbortController();
+    await Promise.race([promise, this.#clock.sleep(seconds, timer.signal)]);
+    timer.abort();
   }
 }
 
-/** A unit as it is drawn for and sent; a whole number is taken as its digits. */
-function plainUnit(unit) {
-  const plain = typeof unit === "bigint" || Number.isSafeInteger(unit) ? String(unit) : unit;
-  checkUnit(plain);
-  return plain;
-}
-
-/** The checksum in an entity tag; undefined if a proxy changed the tag, or a browser hides it. */
-function checksumOf(tag) {
-  return /^(?:W\/)?"([0-9a-f]{64})/.exec(tag ?? "")?.[1];
-}
-
-function atLeast(name, value, least) {
-  if (typeof value === "number" && value >= least && value < Infinity) return value;
-  throw new TypeError(`${name} must be a number of at least ${least}, got ${shown(value)}`);
+/** Return a unit as text, as it is drawn and sent; an integer stands for its digits. */
+function normalizeUnit(unit) {
+  const text = typeof unit === "bigint" || Number.isSafeInteger(unit) ? String(unit) : unit;
+  checkUnit(text);
+  return text;
 }

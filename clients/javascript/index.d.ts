@@ -1,155 +1,164 @@
-/** One parameter's value. */
+/** Value of one parameter. */
 export type Value = number | string | boolean;
 
-/** Why a unit is served what it is served; "none" where nothing was drawn. */
+/** Arm of the traffic; "none" if nothing was drawn. */
 export type Arm = "control" | "learner" | "outside" | "single" | "blend" | "held" | "none";
 
 /**
- * SPLIT: drawn from the policy. DEFAULT: the baseline, for no policy is known or the unit cannot be drawn for.
- * STALE: the baseline, for the service was out of reach until the policy expired. OVERRIDE: asked for by name.
- * Only SPLIT is learned from.
+ * Reason of a decision. SPLIT: drawn from the policy. DEFAULT: the baseline, because there was no policy or the unit is
+ * not valid. STALE: the baseline, because the policy expired while the service was unavailable. OVERRIDE: requested by
+ * name. The learner uses only SPLIT.
  */
 export type Reason = "SPLIT" | "DEFAULT" | "STALE" | "OVERRIDE";
 
-/** What was given does not fit; the message says what was needed. */
-export class BadInput extends Error {}
+/** Argument that is not valid; the message names the value that is needed. */
+export class InputError extends Error {}
 
-/** A published policy that cannot be read, or does not add up. */
-export class BadPolicy extends BadInput {}
+/** Policy document that cannot be read or whose checks fail. */
+export class PolicyError extends InputError {}
 
-/** A candidate within an arm. */
-export interface Cell {
+/** Candidate within an arm, and its width out of 2^53. */
+export interface Bucket {
   readonly arm: Arm;
-  /** The candidate's index in the study. */
+  /** Index of the candidate in the study. */
   readonly candidate: number;
   readonly name: string;
   readonly values: Readonly<Record<string, Value>>;
-  /** Out of 2^53. */
+  /** Width out of 2^53; 0 if it is not drawn. */
   readonly width: number;
   /** width / 2^53: the probability of this arm and candidate together. */
   readonly propensity: number;
-  /** Of the policy. */
+  /** Version of the policy. */
   readonly version: number;
 }
 
-/** An immutable policy: which candidate each unit gets, and with what probability. */
-export class Policy {
+/** Immutable policy: the candidate of each unit, and its probability. */
+export class PublishedPolicy {
   private constructor();
-  /** Read a document, checking all of it; throws BadPolicy. `checksum` is the SHA-256 of the text, in hexadecimal. */
-  static fromText(text: string, checksum?: string | null): Policy;
+  /** Read and check a document; throws PolicyError. `checksum` is the SHA-256 of the text, in hexadecimal. */
+  static fromText(text: string, checksum?: string | null): PublishedPolicy;
   readonly study: string;
   readonly version: number;
   readonly round: number;
   readonly state: string;
   readonly mode: "shuffled" | "sticky";
   readonly salt: string;
-  readonly cells: readonly Cell[];
-  /** What to serve where nothing else may be; its propensity is 0. */
-  readonly baseline: Cell;
-  /** In seconds since 1970. */
+  readonly cells: readonly Bucket[];
+  /** Baseline as a fallback: arm "none", propensity 0. */
+  readonly baseline: Bucket;
+  /** Time of publication, in seconds since 1970. */
   readonly validFrom: number;
-  /** Seconds that a holder may go on drawing from it after its last contact with the service. */
+  /** Seconds that a client may draw from it after its last contact with the service. */
   readonly expiresAfter: number;
+  /** True if the study accepts only signed exposures. */
+  readonly signed: boolean;
+  /** The document as published. */
   readonly text: string;
+  /** SHA-256 of the text, in hexadecimal. */
   readonly checksum: string;
-  /** The unit's cell, the same wherever it is asked; throws BadInput unless the unit has 1 to 256 characters. */
-  draw(unit: string): Cell;
-  /** A candidate by its name, as an override would serve it. */
-  named(name: string): Cell | undefined;
+  /** Return the bucket of a unit, always the same; throws InputError unless the unit has 1 to 256 characters. */
+  draw(unit: string): Bucket;
+  /** Return a candidate by its name, as an override serves it. */
+  named(name: string): Bucket | undefined;
 }
 
-/** What happened to a unit, in numbers, texts and truth values; fields that are undefined are left out. */
+/** Fields of a metric event: numbers, strings and booleans; fields that are undefined are left out. */
 export type Fields = Readonly<Record<string, Value | undefined>>;
 
-/** One unit's candidate: the values to use, why, and with what probability they were drawn. */
-export interface Assignment {
-  /** Empty where what was given is no unit. */
+/** Candidate of one unit: its values, the reason, and the probability with which it was drawn. */
+export interface Decision {
+  /** Unit of the decision; empty if the given unit was not valid. */
   readonly unit: string;
-  /** The candidate's parameters; empty where not even a baseline is known. */
+  /** Values of the candidate's parameters; empty if there is not even a baseline. */
   readonly values: Readonly<Record<string, Value>>;
+  /** Name of the candidate. */
   readonly name: string;
-  /** The candidate's index; null where no policy was ever known. */
+  /** Index of the candidate in the study; null if there was never a policy. */
   readonly candidate: number | null;
-  /** Of the policy; 0 where none was ever known. */
+  /** Version of the policy; 0 if there was never one. */
   readonly version: number;
-  /** 0 where nothing was drawn. */
+  /** Probability with which this arm and candidate were drawn; 0 if nothing was drawn. */
   readonly propensity: number;
   readonly arm: Arm;
   readonly reason: Reason;
-  /** Say what happened to the unit under this decision; never throws. */
+  /** Send a metric event of the unit under this decision; never throws. */
   track(event: string, fields?: Fields | null): void;
 }
 
-/** What a client can be given beside the address and the study. */
+/** Options of a client. */
 export interface ClientOptions {
-  /** Where the service is, as in "https://pasto.example.com". */
+  /** Address of the service, such as "https://pasto.example.com". */
   url: string;
+  /** Name of the study. */
   study: string;
-  /** With the scopes evaluate and ingest. */
+  /** API key with the scopes evaluate and ingest. */
   apiKey?: string;
-  /** What to serve before any policy is known. */
+  /** Values to serve before any policy is available. */
   baseline?: Readonly<Record<string, Value>>;
-  /** In place of the global one. */
+  /** Function in place of the global `fetch`. */
   fetch?: typeof globalThis.fetch;
-  /** Seconds: how long a policy may be out of date where the service cannot say at once that it changed. 20. */
+  /** Seconds between two requests for the policy if the service does not support long polls. Default: 20. */
   pollInterval?: number;
-  /** Seconds that an event waits for company. 1. */
+  /** Seconds that an event may wait for others. Default: 1. */
   flushInterval?: number;
-  /** Events kept while the service is away; then the oldest go, and are counted. 100,000. */
+  /** Most events that wait while the service is unavailable; then the oldest are dropped and counted. Default: 100,000. */
   maxBufferedEvents?: number;
-  /** Units whose assignment is remembered, so that their exposure is sent once. 50,000. */
+  /** Units whose decisions are cached, so that their exposure is sent once. Default: 50,000. */
   decisionCacheSize?: number;
-  /** Hears of everything that goes wrong. */
+  /** Function that receives the message of every problem. */
   onError?: (message: string) => void;
-  /** Time, for tests. */
+  /** Clock in seconds, for tests. */
   clock?: { now(): number; sleep(seconds: number, signal?: AbortSignal): Promise<void> };
-  /** Chance between 0 and 1, for the pauses between retries. */
+  /** Random number from 0 to 1, for the jitter of retries. */
   random?: () => number;
 }
 
-/** The exposures of one candidate: assigned == logged + dropped + pending. */
-export interface Account {
+/** Exposures of one candidate: assigned == logged + dropped + pending. */
+export interface CandidateTally {
   assigned: number;
   logged: number;
   dropped: number;
   pending: number;
 }
 
+/** State of a client. */
 export interface Status {
-  /** Of the policy held; 0 for none. */
+  /** Version of the policy; 0 if there is none. */
   version: number;
-  /** Seconds since the service last confirmed the policy; null for none. */
+  /** Seconds since the service last confirmed the policy; null if there is none. */
   age: number | null;
-  /** What a unit that comes now is served for. */
+  /** Reason of a decision that is made now. */
   reason: "SPLIT" | "DEFAULT" | "STALE";
-  /** Events that the service has not answered for. */
+  /** Events that are not settled. */
   buffered: number;
-  /** Exposures lost. */
+  /** Exposures that are lost. */
   dropped: number;
+  /** Metric events that are lost. */
   droppedMetrics: number;
-  /** Events that will never arrive, counted by reason. */
+  /** Events that the service or the client rejected, by reason. */
   rejected: Record<string, number>;
   errors: number;
   lastError: string | null;
-  /** By version and candidate. */
-  accounts: Record<string, Record<string, Account>>;
+  /** Exposures by version and candidate. */
+  accounts: Record<string, Record<string, CandidateTally>>;
 }
 
-/** Assigns units to candidates and reports what happened: never blocks, never throws, never gives up. */
+/** Client of one study: assigns units to candidates and sends events; its methods never block and never throw. */
 export class Client {
-  /** Throws TypeError for options that cannot work. */
+  /** Throws TypeError for options that are not valid. */
   constructor(options: ClientOptions);
-  /** Begin to keep the policy up to date and to send; resolves after the first answer to whether there is a policy. */
+  /** Start to poll and to send; resolves after the first answer to whether there is a policy. */
   start(): Promise<boolean>;
-  /** Wait for a policy to decide by; resolves to whether there is one that has not expired. */
+  /** Wait for a policy; resolves to whether there is one that has not expired. */
   waitUntilReady(seconds?: number): Promise<boolean>;
-  /** The unit's candidate, and its exposure logged: once for each unit and policy. Whole numbers count as texts. */
-  assign(unit: string | number | bigint, options?: { override?: string | null } | null): Assignment;
-  /** Say what happened to a unit; it is credited to what the unit was served last. */
+  /** Return the candidate of a unit, and log its exposure once for each unit and policy. An integer stands for its digits. */
+  assign(unit: string | number | bigint, options?: { override?: string | null } | null): Decision;
+  /** Send a metric event of a unit; it counts for the candidate that the unit was served last. */
   track(unit: string | number | bigint, event: string, fields?: Fields | null): void;
-  /** Send what is waiting now; resolves to whether the service has answered for all of it. Never rejects. */
+  /** Send the waiting events now; resolves to whether the service accounted for all of them. Never rejects. */
   flush(): Promise<boolean>;
-  /** Send what is waiting, then stop; resolves to whether everything arrived. */
+  /** Send the waiting events, then stop; resolves to whether all arrived. A closed client serves the baseline. */
   close(seconds?: number): Promise<boolean>;
+  /** Return the state of the client as plain values. */
   status(): Status;
 }

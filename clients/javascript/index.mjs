@@ -1,4 +1,5 @@
-// What a caller imports; every other file is ours to change.
+// Public names of the package; every other module may change.
 
 export { Client } from "./client.mjs";
-export { BadInput, BadPolicy, Policy } from "./policy.mjs";
+export { InputError, PolicyError } from "./errors.mjs";
+export { PublishedPolicy } from "./policy.mjs";

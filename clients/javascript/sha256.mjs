@@ -1,9 +1,9 @@
-// SHA-256 after FIPS 180-4, because a decision is synchronous and the hash that browsers bring is not.
+// SHA-256 (FIPS 180-4), synchronous as a decision is; the hash of browsers is asynchronous.
 
-const WORD = 0xffffffffn;
+const WORD_MASK = 0xffffffffn;
 
-/** The whole part of the root of a large whole number, by Newton's method from above. */
-function root(value, degree) {
+/** Return the integer part of the root of a large integer, by Newton's method from above. */
+function integerRoot(value, degree) {
   const power = BigInt(degree);
   let guess = 1n << BigInt(Math.ceil(value.toString(2).length / degree));
   for (;;) {
@@ -13,29 +13,29 @@ function root(value, degree) {
   }
 }
 
-/** The first 32 bits behind the point of a prime's root: where the standard takes its constants from (4.2.2, 5.3.3). */
-function behindThePoint(prime, degree) {
-  return Number(root(BigInt(prime) << BigInt(32 * degree), degree) & WORD);
+/** Return the first 32 fractional bits of a prime's root: the constants of the standard (4.2.2, 5.3.3). */
+function fractionalBits(prime, degree) {
+  return Number(integerRoot(BigInt(prime) << BigInt(32 * degree), degree) & WORD_MASK);
 }
 
 const PRIMES = [];
 for (let number = 2; PRIMES.length < 64; number += 1) {
   if (PRIMES.every((prime) => number % prime !== 0)) PRIMES.push(number);
 }
-const START = Int32Array.from(PRIMES.slice(0, 8), (prime) => behindThePoint(prime, 2));
-const ROUND = Int32Array.from(PRIMES, (prime) => behindThePoint(prime, 3));
+const INITIAL_STATE = Int32Array.from(PRIMES.slice(0, 8), (prime) => fractionalBits(prime, 2));
+const ROUND_CONSTANTS = Int32Array.from(PRIMES, (prime) => fractionalBits(prime, 3));
 
-const BLOCK = 64;
-// Used again by every call: nothing here waits, so no two calls are ever under way at once.
+const BLOCK_BYTES = 64;
+// Buffers shared by all calls: a call is synchronous, so no two overlap.
 const schedule = new Int32Array(64);
 let padded = new Uint8Array(4096);
 let view = new DataView(padded.buffer);
 
-/** The hash of some bytes, given in one or several parts, as eight unsigned numbers of 32 bits. */
+/** Return the hash of bytes, given in one or several parts, as eight unsigned words of 32 bits. */
 export function sha256(...parts) {
   let length = 0;
   for (const part of parts) length += part.length;
-  const end = (Math.floor((length + 8) / BLOCK) + 1) * BLOCK;
+  const end = (Math.floor((length + 8) / BLOCK_BYTES) + 1) * BLOCK_BYTES;
   if (end > padded.length) {
     padded = new Uint8Array(end);
     view = new DataView(padded.buffer);
@@ -49,13 +49,13 @@ export function sha256(...parts) {
   padded[length] = 0x80;
   view.setUint32(end - 8, Math.floor(length / 2 ** 29));
   view.setUint32(end - 4, (length << 3) >>> 0);
-  const state = new Int32Array(START);
-  for (let offset = 0; offset < end; offset += BLOCK) takeIn(state, offset);
+  const state = new Int32Array(INITIAL_STATE);
+  for (let offset = 0; offset < end; offset += BLOCK_BYTES) hashBlock(state, offset);
   return new Uint32Array(state.buffer);
 }
 
-/** One block (6.2.2). The sums overflow 32 bits by little, and `| 0` brings them back. */
-function takeIn(state, offset) {
+/** Add one block to the state (6.2.2); `| 0` reduces sums to 32 bits. */
+function hashBlock(state, offset) {
   const w = schedule;
   for (let t = 0; t < 16; t += 1) w[t] = view.getInt32(offset + 4 * t);
   for (let t = 16; t < 64; t += 1) {
@@ -76,7 +76,7 @@ function takeIn(state, offset) {
   for (let t = 0; t < 64; t += 1) {
     const sum1 = ((e >>> 6) | (e << 26)) ^ ((e >>> 11) | (e << 21)) ^ ((e >>> 25) | (e << 7));
     const choice = (e & f) ^ (~e & g);
-    const first = (h + sum1 + choice + ROUND[t] + w[t]) | 0;
+    const first = (h + sum1 + choice + ROUND_CONSTANTS[t] + w[t]) | 0;
     const sum0 = ((a >>> 2) | (a << 30)) ^ ((a >>> 13) | (a << 19)) ^ ((a >>> 22) | (a << 10));
     const majority = (a & b) ^ (a & c) ^ (b & c);
     const second = (sum0 + majority) | 0;
@@ -99,7 +99,7 @@ function takeIn(state, offset) {
   state[7] += h;
 }
 
-/** Words of 32 bits in hexadecimal. */
-export function hexadecimal(words) {
+/** Return words of 32 bits in hexadecimal. */
+export function formatHex(words) {
   return Array.from(words, (word) => word.toString(16).padStart(8, "0")).join("");
 }

@@ -1,4 +1,4 @@
-"""The JavaScript client: its own tests, run by Node, and decisions on policies made up here."""
+"""JavaScript client: its own tests, run by Node, and its decisions on random policies."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ CLIENT = Path(__file__).parents[2] / "clients" / "javascript"
 Make = Callable[..., PublishedPolicy]
 
 DRAW_ALL = """
-import { Policy } from "./index.mjs";
+import { PublishedPolicy } from "./index.mjs";
 let text = "";
 for await (const chunk of process.stdin) text += chunk;
 const answers = JSON.parse(text).map(({ policy, units }) => {
-  const read = Policy.fromText(policy);
-  return units.map((unit) => { const cell = read.draw(unit); return [cell.arm, cell.candidate, cell.width]; });
+  const read = PublishedPolicy.fromText(policy);
+  return units.map((unit) => { const bucket = read.draw(unit); return [bucket.arm, bucket.candidate, bucket.width]; });
 });
 process.stdout.write(JSON.stringify(answers));
 """
 
 
-def node(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    found = shutil.which("node")
-    assert found is not None, "the tests marked `services` need Node; .ci/run installs it"
-    return subprocess.run([found, *arguments], input=given, cwd=CLIENT, capture_output=True, encoding="utf-8")
+def run_node(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    executable = shutil.which("node")
+    assert executable is not None, "the tests marked `services` need Node; .ci/run installs it"
+    return subprocess.run([executable, *arguments], input=stdin, cwd=CLIENT, capture_output=True, encoding="utf-8")
 
 
 @pytest.mark.services
 def test_the_clients_own_tests_pass() -> None:
-    run = node("--test", *sorted(str(file.relative_to(CLIENT)) for file in CLIENT.glob("test/*.test.mjs")))
+    run = run_node("--test", *sorted(str(file.relative_to(CLIENT)) for file in CLIENT.glob("test/*.test.mjs")))
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
     counts = dict(re.findall(r"^(?:#|ℹ) (tests|pass|skipped) (\d+)$", run.stdout, re.MULTILINE))
     assert int(counts["pass"]) == int(counts["tests"]) > 150
@@ -49,9 +49,9 @@ def test_the_clients_own_tests_pass() -> None:
 
 
 @pytest.mark.services
-def test_both_languages_decide_alike_on_policies_nobody_wrote_down(made: Make) -> None:
+def test_both_languages_make_the_same_decisions_on_random_policies(made: Make) -> None:
     rng = np.random.default_rng(26)
-    asked: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
     expected = []
     for number in range(60):
         shares = rng.dirichlet(np.full(rng.integers(1, 40), 0.3))
@@ -59,9 +59,9 @@ def test_both_languages_decide_alike_on_policies_nobody_wrote_down(made: Make) -
         cells = [("control", 0, 0.2), *(("blend", k, 0.8 * float(share)) for k, share in enumerate(shares))]
         policy = made(cells, mode=mode, salt=f"study {number} ü")
         units = ["".join(map(chr, rng.integers(0, 0xD7FF, size=rng.integers(1, 60)))) for _ in range(300)]
-        asked.append({"policy": policy.text, "units": units})
+        requests.append({"policy": policy.text, "units": units})
         expected.append([[cell.arm, cell.candidate, cell.width] for cell in policy.draw_many(units)])
-    run = node("--input-type=module", "--eval", DRAW_ALL, given=json.dumps(asked))
+    run = run_node("--input-type=module", "--eval", DRAW_ALL, stdin=json.dumps(requests))
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == expected
 
@@ -79,14 +79,14 @@ def test_both_languages_have_the_same_defaults(name: str) -> None:
     python = inspect.signature(Client).parameters[name].default
     option = OPTIONS[name]
     source = (CLIENT / "client.mjs").read_text(encoding="utf-8")
-    found = re.search(rf"^    {option} = ([\d_]+),$", source, re.MULTILINE)
-    assert found is not None
-    assert int(found[1].replace("_", "")) == python
+    default = re.search(rf"^    {option} = ([\d_]+),$", source, re.MULTILINE)
+    assert default is not None
+    assert int(default[1].replace("_", "")) == python
     declared = (CLIENT / "index.d.ts").read_text(encoding="utf-8")
     assert re.search(rf" {python:,g}\. \*/\n  {option}\?: number;", declared), "index.d.ts names another default"
 
 
-def test_the_package_needs_no_other() -> None:
+def test_the_package_has_no_dependencies() -> None:
     package = json.loads((CLIENT / "package.json").read_text(encoding="utf-8"))
     assert package["dependencies"] == package["devDependencies"] == {}
     for file in CLIENT.glob("*.mjs"):

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Client, Policy } from "../index.mjs";
+import { Client, PublishedPolicy } from "../index.mjs";
 import { Clock, KEY, Service, countedFetch, documentOf, plainDocumentOf } from "./fixtures/service.mjs";
 
 /** Run a test with a service and a client of it, and close both afterwards. */
@@ -29,18 +29,18 @@ async function during(clock, promise, seconds = 5) {
   return result;
 }
 
-withClient("decides by the service's policy, and the books agree", {}, async ({ service, clock, client }) => {
+withClient("decides by the policy of the service, and the counts agree", {}, async ({ service, clock, client }) => {
   assert.equal(await client.start(), true);
   assert.equal(await client.waitUntilReady(), true);
-  const policy = Policy.fromText(service.text);
+  const policy = PublishedPolicy.fromText(service.text);
   const served = {};
   for (let number = 0; number < 200; number += 1) {
-    const assignment = client.assign(`user-${number}`);
+    const decision = client.assign(`user-${number}`);
     const cell = policy.draw(`user-${number}`);
-    assert.equal(assignment.reason, "SPLIT");
-    assert.equal(assignment.version, 1);
-    for (const field of ["name", "candidate", "arm", "propensity"]) assert.equal(assignment[field], cell[field]);
-    assert.deepEqual(assignment.values, cell.values);
+    assert.equal(decision.reason, "SPLIT");
+    assert.equal(decision.version, 1);
+    for (const field of ["name", "candidate", "arm", "propensity"]) assert.equal(decision[field], cell[field]);
+    assert.deepEqual(decision.values, cell.values);
     served[cell.name] = (served[cell.name] ?? 0) + 1;
   }
   assert.equal(client.assign("user-7"), client.assign("user-7"));
@@ -49,12 +49,12 @@ withClient("decides by the service's policy, and the books agree", {}, async ({ 
   client.track("stranger", "like", { weight: 2 });
   assert.equal(await during(clock, client.flush()), true);
 
-  const exposures = service.kept("exposure");
+  const exposures = service.eventsOfType("exposure");
   assert.deepEqual(
     exposures.map(({ unit, candidate, version }) => [unit, candidate, version]),
     Array.from({ length: 200 }, (_, number) => [`user-${number}`, policy.draw(`user-${number}`).name, 1]),
   );
-  const metrics = service.kept("metric");
+  const metrics = service.eventsOfType("metric");
   assert.deepEqual(
     metrics.map(({ unit, name, fields, version, candidate }) => [unit, name, fields, version, candidate]),
     [
@@ -76,20 +76,20 @@ withClient("decides by the service's policy, and the books agree", {}, async ({ 
   assert.equal(client.status().buffered, 0);
 });
 
-withClient("asks with the tag it holds, and takes the next version", {}, async ({ service, clock, client }) => {
+withClient("sends the checksum of its policy, and takes the next version", {}, async ({ service, clock, client }) => {
   await client.start();
   assert.equal(service.polls[0].url, "/v1/studies/feed/policy");
   await clock.pass(60);
   assert.ok(service.polls.length >= 3);
   assert.equal(service.polls[1].url, "/v1/studies/feed/policy?wait=20");
-  assert.equal(service.polls[1].headers["if-none-match"], `"${Policy.fromText(service.text).checksum}"`);
+  assert.equal(service.polls[1].headers["if-none-match"], `"${PublishedPolicy.fromText(service.text).checksum}"`);
   const first = client.assign("user-1");
   service.text = documentOf(2);
   await clock.pass(25);
   const second = client.assign("user-1");
   assert.deepEqual([first.version, second.version], [1, 2]);
   await during(clock, client.flush());
-  assert.deepEqual(service.kept("exposure").map(({ version }) => version), [1, 2]);
+  assert.deepEqual(service.eventsOfType("exposure").map(({ version }) => version), [1, 2]);
   assert.deepEqual(service.tallies.map(({ version }) => version).sort(), [1, 2]);
 });
 
@@ -100,7 +100,7 @@ withClient("a confirmation keeps the policy from expiring", {}, async ({ clock, 
   assert.ok(client.status().age < 60);
 });
 
-withClient("an outage: the policy is kept, then stale, then back", {}, async ({ service, clock, client }) => {
+withClient("an outage: the policy stays, becomes stale, and returns", {}, async ({ service, clock, client }) => {
   await client.start();
   const before = client.assign("user-1");
   await service.close();
@@ -120,10 +120,10 @@ withClient("an outage: the policy is kept, then stale, then back", {}, async ({ 
   await clock.pass(31);
   assert.equal(client.assign("user-3").reason, "SPLIT");
   await clock.pass(31);
-  const [one, two, fallback, last] = service.kept("exposure");
+  const [one, two, fallback, last] = service.eventsOfType("exposure");
   assert.deepEqual([one.unit, two.unit, last.unit], ["user-1", "user-2", "user-3"]);
   assert.deepEqual([fallback.unit, fallback.fallback, fallback.candidate], ["user-1", true, "a"]);
-  const [metric] = service.kept("metric");
+  const [metric] = service.eventsOfType("metric");
   assert.deepEqual([metric.version, metric.candidate], [0, undefined]);
   assert.equal(client.status().buffered, 0);
 });
@@ -157,7 +157,7 @@ const faults = {
 };
 
 for (const [name, fault] of Object.entries(faults)) {
-  withClient(`${name}: the last good policy stays, and is asked for again`, {}, async ({ service, clock, client }) => {
+  withClient(`${name}: the last good policy stays, and the client asks again`, {}, async ({ service, clock, client }) => {
     service.text = documentOf(2);
     await client.start();
     const held = client.assign("user-1");
@@ -177,12 +177,12 @@ for (const [name, fault] of Object.entries(faults)) {
   });
 }
 
-withClient("a study that is over is served the baseline", {}, async ({ service, clock, client }) => {
+withClient("a study that has ended serves the baseline", {}, async ({ service, clock, client }) => {
   service.text = documentOf(2);
   await client.start();
   assert.equal(client.assign("user-1").reason, "SPLIT");
-  const said = '{"error": {"code": "wrong_state", "message": "it is archived"}}';
-  service.fault = (request, response) => (response.writeHead(409).end(said), true);
+  const body = '{"error": {"code": "wrong_state", "message": "it is archived"}}';
+  service.fault = (request, response) => (response.writeHead(409).end(body), true);
   await clock.pass(60);
   assert.equal(client.assign("user-1").reason, "STALE");
   service.fault = null;
@@ -190,17 +190,17 @@ withClient("a study that is over is served the baseline", {}, async ({ service, 
   assert.equal(client.assign("user-1").reason, "SPLIT");
 });
 
-withClient("a draft is called one", {}, async ({ service, clock, client }) => {
-  const said = `{"error": {"code": "wrong_state", "message": "study 'feed' is a draft"}}`;
-  service.fault = (request, response) => (response.writeHead(409).end(said), true);
+withClient("the error of a draft names the draft", {}, async ({ service, clock, client }) => {
+  const body = `{"error": {"code": "wrong_state", "message": "study 'feed' is a draft"}}`;
+  service.fault = (request, response) => (response.writeHead(409).end(body), true);
   await Promise.all([client.start(), clock.pass(20)]);
   assert.match(client.status().lastError, /study 'feed' is a draft; every unit gets the baseline/);
   client.assign("user-1");
   await Promise.all([client.flush(), clock.pass(20)]);
-  assert.match(client.status().lastError, /does not account for the events: study 'feed' is a draft/);
+  assert.match(client.status().lastError, /does not account for the batch: study 'feed' is a draft/);
 });
 
-withClient("a study made anew under its old name is taken", {}, async ({ service, clock, client }) => {
+withClient("a study that is created again under its name is taken", {}, async ({ service, clock, client }) => {
   service.text = documentOf(9);
   await client.start();
   service.text = documentOf(1, { valid_from: 5000 });
@@ -208,14 +208,14 @@ withClient("a study made anew under its old name is taken", {}, async ({ service
   assert.equal(client.assign("user-1").version, 1);
 });
 
-withClient("nothing is known yet", { baseline: { weight: 7 } }, async ({ service, clock, client }) => {
+withClient("without a policy the given baseline is served", { baseline: { weight: 7 } }, async ({ service, clock, client }) => {
   service.fault = (request, response) => (response.writeHead(503).end(), true);
   assert.equal(await during(clock, client.start()), false);
   assert.equal(await during(clock, client.waitUntilReady(2)), false);
-  const assignment = client.assign("user-1");
-  assert.deepEqual(assignment.values, { weight: 7 });
+  const decision = client.assign("user-1");
+  assert.deepEqual(decision.values, { weight: 7 });
   assert.deepEqual(
-    [assignment.reason, assignment.version, assignment.name, assignment.candidate, assignment.propensity],
+    [decision.reason, decision.version, decision.name, decision.candidate, decision.propensity],
     ["DEFAULT", 0, "baseline", null, 0],
   );
   service.fault = null;
@@ -223,7 +223,7 @@ withClient("nothing is known yet", { baseline: { weight: 7 } }, async ({ service
   assert.equal(client.assign("user-1").reason, "SPLIT");
   await clock.pass(10);
   assert.deepEqual(
-    service.kept("exposure").map(({ version, fallback }) => [version, fallback]),
+    service.eventsOfType("exposure").map(({ version, fallback }) => [version, fallback]),
     [
       [0, true],
       [1, undefined],
@@ -231,15 +231,15 @@ withClient("nothing is known yet", { baseline: { weight: 7 } }, async ({ service
   );
 });
 
-withClient("never throws at the caller", {}, async ({ clock, client }) => {
+withClient("never throws to the caller", {}, async ({ clock, client }) => {
   const odd = [undefined, null, "", "x".repeat(257), "\ud800", {}, [], Symbol("s"), NaN, 1.5, () => 1];
-  for (const known of [false, true]) {
-    if (known) await client.start();
+  for (const hasPolicy of [false, true]) {
+    if (hasPolicy) await client.start();
     for (const unit of odd) {
-      const assignment = client.assign(unit);
-      assert.equal(assignment.reason, "DEFAULT");
-      assert.deepEqual(assignment.values, known ? { weight: 1 } : {});
-      assignment.track("like");
+      const decision = client.assign(unit);
+      assert.equal(decision.reason, "DEFAULT");
+      assert.deepEqual(decision.values, hasPolicy ? { weight: 1 } : {});
+      decision.track("like");
       client.track(unit, "like");
     }
   }
@@ -255,29 +255,29 @@ withClient("never throws at the caller", {}, async ({ clock, client }) => {
   assert.equal(Object.values(rejected).reduce((sum, count) => sum + count, 0), 44 + 4 + 7);
 });
 
-withClient("a listener that throws is not heard of", { onError: () => assert.fail("loud") }, async ({ client }) => {
+withClient("an exception of onError is ignored", { onError: () => assert.fail("loud") }, async ({ client }) => {
   assert.equal(client.assign(null).reason, "DEFAULT");
   client.track(null, "like");
 });
 
 withClient("an override is served and marked", {}, async ({ service, clock, client }) => {
   await client.start();
-  const shown = client.assign("user-1", { override: "b" });
-  assert.deepEqual([shown.name, shown.reason, shown.arm, shown.propensity], ["b", "OVERRIDE", "none", 0]);
-  shown.track("like");
+  const preview = client.assign("user-1", { override: "b" });
+  assert.deepEqual([preview.name, preview.reason, preview.arm, preview.propensity], ["b", "OVERRIDE", "none", 0]);
+  preview.track("like");
   assert.equal(client.assign("user-2", { override: "z" }).reason, "DEFAULT");
   await during(clock, client.flush());
   assert.deepEqual(
-    service.kept("exposure").map(({ candidate, override, fallback }) => [candidate, override, fallback]),
+    service.eventsOfType("exposure").map(({ candidate, override, fallback }) => [candidate, override, fallback]),
     [
       ["b", true, undefined],
       ["a", undefined, true],
     ],
   );
-  assert.equal(service.kept("metric")[0].version, 0);
+  assert.equal(service.eventsOfType("metric")[0].version, 0);
 });
 
-withClient("events whose answer was lost are sent again and kept once", {}, async ({ service, clock, client }) => {
+withClient("events whose answer was lost are sent again and stored once", {}, async ({ service, clock, client }) => {
   await client.start();
   for (let number = 0; number < 50; number += 1) client.assign(`user-${number}`);
   service.fault = (request, response, body) => {
@@ -305,28 +305,28 @@ const miscounts = [
   { accepted: 49, duplicates: 0, rejected: [{ index: 0, reason: "no" }, { index: 0, reason: "no" }] },
 ];
 
-for (const told of miscounts) {
-  const about = `an answer that does not account for every event settles none: ${JSON.stringify(told)}`;
+for (const answer of miscounts) {
+  const about = `an answer that does not account for every event settles none: ${JSON.stringify(answer)}`;
   withClient(about, {}, async ({ service, clock, client }) => {
     await client.start();
     for (let number = 0; number < 50; number += 1) client.assign(`user-${number}`);
     service.fault = (request, response) =>
-      request.method === "POST" && (response.writeHead(200).end(JSON.stringify(told)), true);
+      request.method === "POST" && (response.writeHead(200).end(JSON.stringify(answer)), true);
     assert.equal(await during(clock, client.flush(), 0), false);
     await clock.pass(30);
     assert.ok(service.posts.length <= 15, `${service.posts.length} posts`);
     assert.equal(client.status().buffered, 50);
     assert.deepEqual(client.status().rejected, {});
-    assert.match(client.status().lastError, /does not account for the events/);
+    assert.match(client.status().lastError, /does not account for the batch/);
     service.fault = null;
     await clock.pass(35);
-    assert.equal(service.kept("exposure").length, 50);
+    assert.equal(service.eventsOfType("exposure").length, 50);
     assert.equal(client.status().dropped, 0);
   });
 }
 
-/** A service that closes every connection at its second request, unanswered, as one does whose idle time is over. */
-withClient("a kept connection that the service closed is replaced in silence", {}, async ({ service, clock, client }) => {
+// The service closes every connection at its second request, without an answer, as after an idle timeout.
+withClient("a kept-alive connection that the service closed is replaced without an error", {}, async ({ service, clock, client }) => {
   service.fault = (request) => {
     request.socket.requests = (request.socket.requests ?? 0) + 1;
     if (request.socket.requests % 2 === 1) return false;
@@ -339,7 +339,7 @@ withClient("a kept connection that the service closed is replaced in silence", {
     assert.equal(await during(clock, client.flush()), true);
   }
   assert.ok(service.posts.length > 6, "some request met a closed connection");
-  assert.equal(service.kept("exposure").length, 6);
+  assert.equal(service.eventsOfType("exposure").length, 6);
   assert.deepEqual([client.status().errors, client.status().lastError], [0, null]);
 });
 
@@ -351,7 +351,7 @@ withClient("a synchronous loop over 45,000 users loses nothing", {}, async ({ se
   assert.equal(service.events.size, 90_000);
 });
 
-withClient("a full buffer drops the oldest and says so", { maxBufferedEvents: 10 }, async ({ service, clock, client }) => {
+withClient("a full buffer drops the oldest events and counts them", { maxBufferedEvents: 10 }, async ({ service, clock, client }) => {
   await client.start();
   service.fault = (request, response) => (response.writeHead(503).end(), true);
   for (let number = 0; number < 25; number += 1) client.assign(`user-${number}`);
@@ -362,23 +362,23 @@ withClient("a full buffer drops the oldest and says so", { maxBufferedEvents: 10
   assert.equal(again.reason, "SPLIT");
   service.fault = null;
   assert.equal(await during(clock, client.flush()), true);
-  assert.equal(service.kept("exposure").at(-1).unit, "user-0");
+  assert.equal(service.eventsOfType("exposure").at(-1).unit, "user-0");
   const lines = Object.values(client.status().accounts[1]);
   const sum = (field) => lines.reduce((total, line) => total + line[field], 0);
   assert.deepEqual([sum("assigned"), sum("logged"), sum("dropped"), sum("pending")], [26, 9, 17, 0]);
-  const told = service.tallies.at(-1);
-  assert.equal(Object.values(told.dropped).reduce((total, count) => total + count, 0), 17);
+  const counts = service.tallies.at(-1);
+  assert.equal(Object.values(counts.dropped).reduce((total, count) => total + count, 0), 17);
 });
 
-withClient("what the service refuses is counted and let go", {}, async ({ service, clock, client }) => {
-  service.refuse = (event) => (event.unit === "user-3" || event.type === "exposure_counts" ? "no such thing" : null);
+withClient("events that the service rejects are counted and dropped", {}, async ({ service, clock, client }) => {
+  service.reject = (event) => (event.unit === "user-3" || event.type === "exposure_counts" ? "no such thing" : null);
   await client.start();
   for (let number = 0; number < 10; number += 1) client.assign(`user-${number}`);
   await during(clock, client.flush());
   assert.equal(service.events.size, 9);
   assert.equal(client.status().buffered, 0);
   assert.equal(client.status().dropped, 1);
-  service.refuse = () => "closed";
+  service.reject = () => "closed";
   client.assign("user-11");
   await during(clock, client.flush());
   assert.deepEqual([client.status().buffered, client.status().dropped], [0, 2]);
@@ -388,7 +388,7 @@ for (const [status, body] of [
   [413, ""],
   [400, '{"error": {"code": "bad_request", "message": "no"}}'],
 ]) {
-  withClient(`${status}: the batch is halved until the culprit is alone`, {}, async ({ service, clock, client }) => {
+  withClient(`${status}: the batch is halved until the bad event is alone`, {}, async ({ service, clock, client }) => {
     service.fault = (request, response, text) => {
       if (request.method === "GET" || !text.includes("culprit")) return false;
       response.writeHead(status).end(body);
@@ -403,7 +403,7 @@ for (const [status, body] of [
   });
 }
 
-withClient("answers that say nothing of the batch settle nothing", {}, async ({ service, clock, client }) => {
+withClient("answers that do not account for the batch settle nothing", {}, async ({ service, clock, client }) => {
   await client.start();
   const answers = [
     [200, ""],
@@ -438,7 +438,7 @@ withClient("a failing service is never asked more than once a second", {}, async
   assert.ok(posts >= 300 / 30 && posts <= 30, `${posts} posts`);
 });
 
-withClient("full batches do not wait for their time", { flushInterval: 1000 }, async ({ service, client, clock }) => {
+withClient("full batches do not wait for the flush interval", { flushInterval: 1000 }, async ({ service, client, clock }) => {
   await client.start();
   for (let number = 0; number < 2500; number += 1) client.assign(`user-${number}`);
   await clock.pass(1);
@@ -452,16 +452,16 @@ withClient("a closed client serves the baseline and sends nothing", {}, async ({
   assert.equal(await during(clock, client.close()), true);
   assert.equal(service.events.size, 1);
   const [polls, posts] = [service.polls.length, service.posts.length];
-  const assignment = client.assign("user-2");
-  assert.deepEqual([assignment.reason, assignment.name], ["DEFAULT", "a"]);
-  assignment.track("like");
+  const decision = client.assign("user-2");
+  assert.deepEqual([decision.reason, decision.name], ["DEFAULT", "a"]);
+  decision.track("like");
   await clock.pass(100);
   assert.deepEqual([service.polls.length, service.posts.length], [polls, posts]);
   assert.equal(await client.close(), true);
   assert.equal(await client.waitUntilReady(0), false);
 });
 
-test("two clients have two sources, and no id is used twice", async () => {
+test("each client has its own source, and no id is used twice", async () => {
   const service = await new Service().open();
   const clients = Array.from({ length: 8 }, () => new Client({ url: service.url, study: "feed", apiKey: KEY }));
   await Promise.all(clients.map((client) => client.start()));
@@ -472,21 +472,21 @@ test("two clients have two sources, and no id is used twice", async () => {
   await service.close();
 });
 
-test("without Web Crypto sources are still their own", async () => {
-  const brought = Object.getOwnPropertyDescriptor(globalThis, "crypto");
+test("without Web Crypto sources are still unique", async () => {
+  const descriptor = Object.getOwnPropertyDescriptor(globalThis, "crypto");
   Object.defineProperty(globalThis, "crypto", { value: undefined, configurable: true });
   try {
-    const { Outbox } = await import("../outbox.mjs");
-    const sources = Array.from({ length: 1000 }, () => new Outbox(1, () => {}).source);
+    const { EventBuffer } = await import("../event_buffer.mjs");
+    const sources = Array.from({ length: 1000 }, () => new EventBuffer(1, () => {}).source);
     assert.equal(new Set(sources).size, 1000);
     assert.ok(sources.every((source) => /^[0-9a-f]{32}$/.test(source)));
   } finally {
-    if (brought !== undefined) Object.defineProperty(globalThis, "crypto", brought);
+    if (descriptor !== undefined) Object.defineProperty(globalThis, "crypto", descriptor);
     else delete globalThis.crypto;
   }
 });
 
-test("a client that cannot work is refused when it is made", () => {
+test("options that are not valid throw when the client is made", () => {
   assert.throws(() => new Client({ url: "nowhere", study: "feed" }), TypeError);
   assert.throws(() => new Client({ url: "ftp://example.com", study: "feed" }), TypeError);
   assert.throws(() => new Client({ url: "http://127.0.0.1" }), TypeError);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { BadInput, BadPolicy, Policy } from "../index.mjs";
+import { InputError, PolicyError, PublishedPolicy } from "../index.mjs";
 
 const cases = JSON.parse(
   readFileSync(new URL("../../conformance/cases.json", import.meta.url), { encoding: "utf8" }),
@@ -14,14 +14,14 @@ test("there are cases to repeat", () => {
 });
 
 for (const { about, text, checksum, draws } of cases.policies) {
-  test(`decides alike: ${about}`, () => {
-    const policy = Policy.fromText(text, checksum);
+  test(`makes the same decisions: ${about}`, () => {
+    const policy = PublishedPolicy.fromText(text, checksum);
     const candidates = new Map(JSON.parse(text).candidates.map((candidate) => [candidate.index, candidate]));
     for (const [number, arm, candidate, width] of draws) {
-      const cell = policy.draw(cases.units[number]);
+      const bucket = policy.draw(cases.units[number]);
       const { name, values } = candidates.get(candidate);
       const expected = { arm, candidate, name, values, width, propensity: width / 2 ** 53, version: policy.version };
-      assert.deepEqual(cell, expected);
+      assert.deepEqual(bucket, expected);
     }
     assert.equal(
       policy.cells.reduce((sum, cell) => sum + cell.width, 0),
@@ -30,46 +30,56 @@ for (const { about, text, checksum, draws } of cases.policies) {
   });
 }
 
-test("what is no unit is refused by every policy", () => {
+test("every policy rejects values that are not units", () => {
   for (const { text } of cases.policies) {
-    const policy = Policy.fromText(text);
+    const policy = PublishedPolicy.fromText(text);
     for (const unit of [...cases.refused_units, 7, null, undefined, {}, ["a"]]) {
-      assert.throws(() => policy.draw(unit), BadInput);
+      assert.throws(() => policy.draw(unit), InputError);
     }
   }
 });
 
 for (const { about, text } of cases.refused_documents) {
-  test(`is refused: ${about}`, () => {
-    assert.throws(() => Policy.fromText(text), BadPolicy);
+  test(`a document is rejected: ${about}`, () => {
+    assert.throws(() => PublishedPolicy.fromText(text), PolicyError);
   });
 }
 
-test("a text that is not the one of its checksum is refused", () => {
+test("a text with another checksum is rejected", () => {
   const [{ text, checksum }] = cases.policies;
-  assert.equal(Policy.fromText(text).checksum, checksum);
-  assert.throws(() => Policy.fromText(`${text} `, checksum), /cut short/);
-  assert.throws(() => Policy.fromText(text, ""), /cut short/);
-  assert.throws(() => Policy.fromText("[".repeat(1_000_000)), BadPolicy);
-  for (const other of [null, undefined, 7, {}, "\ud800"]) assert.throws(() => Policy.fromText(other), BadPolicy);
+  assert.equal(PublishedPolicy.fromText(text).checksum, checksum);
+  assert.throws(() => PublishedPolicy.fromText(`${text} `, checksum), /cut on the way/);
+  assert.throws(() => PublishedPolicy.fromText(text, ""), /cut on the way/);
+  assert.throws(() => PublishedPolicy.fromText("[".repeat(1_000_000)), PolicyError);
+  for (const other of [null, undefined, 7, {}, "\ud800"]) {
+    assert.throws(() => PublishedPolicy.fromText(other), PolicyError);
+  }
+});
+
+test("signed must be true or false", () => {
+  const { sha256, ...document } = JSON.parse(cases.policies[0].text);
+  for (const signed of [true, false]) PublishedPolicy.fromText(JSON.stringify({ ...document, signed }));
+  for (const signed of [1, null, "true", {}]) {
+    assert.throws(() => PublishedPolicy.fromText(JSON.stringify({ ...document, signed })), /signed must be true or false/);
+  }
 });
 
 test("fields of a later release are ignored", () => {
   const { sha256, ...document } = JSON.parse(cases.policies[3].text);
   document.signature = "…";
   document.cells[0].since = 3;
-  const [policy, again] = [Policy.fromText(cases.policies[3].text), Policy.fromText(JSON.stringify(document))];
-  assert.deepEqual(again.cells, policy.cells);
+  const policy = PublishedPolicy.fromText(cases.policies[3].text);
+  assert.deepEqual(PublishedPolicy.fromText(JSON.stringify(document)).cells, policy.cells);
 });
 
-test("nothing about a policy can be changed, and the baseline is there", () => {
-  const policy = Policy.fromText(cases.policies[3].text);
-  const cell = policy.draw("a");
+test("a policy is immutable and has its baseline", () => {
+  const policy = PublishedPolicy.fromText(cases.policies[3].text);
+  const bucket = policy.draw("a");
   assert.throws(() => {
     policy.version = 2;
   }, TypeError);
   assert.throws(() => {
-    cell.values.weight = 2;
+    bucket.values.weight = 2;
   }, TypeError);
   assert.deepEqual(policy.baseline, policy.named("c4"));
   assert.equal(policy.baseline.propensity, 0);
@@ -79,7 +89,7 @@ test("nothing about a policy can be changed, and the baseline is there", () => {
 test("a parameter may have any name", () => {
   const { sha256, ...document } = JSON.parse(cases.policies[0].text);
   const text = JSON.stringify(document).replace('"weight"', '"__proto__"');
-  const { values } = Policy.fromText(text).draw("a");
+  const { values } = PublishedPolicy.fromText(text).draw("a");
   assert.deepEqual(Object.keys(values), ["__proto__"]);
   assert.equal(Object.getPrototypeOf(values), Object.prototype);
 });

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import test from "node:test";
 
-import { Holder } from "../holder.mjs";
-import { hmacSha256, signExposure } from "../signature.mjs";
+import { PolicyHolder } from "../policy_holder.mjs";
+import { hmacSha256, signExposure } from "../exposure_signature.mjs";
 
 test("the HMAC is the standard's for keys below, at and above a block", () => {
   for (const length of [0, 1, 32, 63, 64, 65, 200]) {
@@ -19,12 +19,12 @@ test("an exposure is signed over study, version, unit and candidate", () => {
   assert.equal(signature.slice(0, 16), "6c7418ecec390032"); // as the Python SDK signs it
 });
 
-test("only exposures that are learned from are signed, and only with a key", () => {
-  const holder = new Holder("feed", () => 0);
+test("only exposures that count are signed, and only with a key", () => {
+  const holder = new PolicyHolder("feed", () => 0);
   const exposure = { type: "exposure", version: 3, unit: "ann", candidate: "a" };
   assert.equal(holder.sign(exposure), exposure);
-  holder.keepSigningKey("secret");
-  holder.keepSigningKey(null);
+  holder.storeSigningKey("secret");
+  holder.storeSigningKey(null);
   assert.equal(holder.sign(exposure).signature.slice(0, 16), "6c7418ecec390032");
   for (const event of [{ ...exposure, fallback: true }, { ...exposure, override: true }, { type: "metric" }]) {
     assert.equal(holder.sign(event), event);

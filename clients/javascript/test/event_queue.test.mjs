@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Queue } from "../queue.mjs";
+import { EventQueue } from "../event_queue.mjs";
 
 test("items leave a queue in the order they came, through puts back and compaction", () => {
-  const queue = new Queue();
+  const queue = new EventQueue();
   const plain = [];
   let next = 0;
   for (let turn = 0; turn < 400; turn += 1) {
