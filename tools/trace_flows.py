@@ -103,7 +103,7 @@ def read_study_file() -> dict[str, Any]:
 
 def send_events(service: Service) -> None:
     """Send the events of one round: every user watches, and some like."""
-    policy = service.board.current("feed")
+    policy = service.policy_cache.current("feed")
     source = random.Random(policy.version)  # noqa: S311 -- simulated users
     events: list[dict[str, Any]] = []
     for number in range(USERS):

@@ -38,7 +38,7 @@ def store_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     service.create(DOCUMENT, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     for _ in range(4):
-        policy = service.board.current("feed")
+        policy = service.policy_cache.current("feed")
         rng = np.random.default_rng(policy.version)
         events = []
         for number in range(300):

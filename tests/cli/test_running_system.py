@@ -99,7 +99,7 @@ def test_a_held_round_is_reported_and_resolved(run: Any, place: Path) -> None:
     study_file.write_text(study_file.read_text().replace("maturity: 2h", "maturity: 0s"))
     assert run("study", "create", "study.yaml", "--start").exit_code == 0
     service = Service(open_store("pasto-data"))
-    policy = service.board.current("feed")
+    policy = service.policy_cache.current("feed")
     service.expose_all("feed", policy, [(f"user {number}", policy.draw(f"user {number}")) for number in range(1000)])
     service.shutdown()
     closed = run("round", "close", "feed")

@@ -28,7 +28,7 @@ def feed(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "study.yaml").write_text(re.sub(r"maturity: \w+", "maturity: 0s", text))
     assert run("study", "create", "study.yaml", "--start").exit_code == 0
     service = Service(open_store("pasto-data"))
-    policy = service.board.current("feed")
+    policy = service.policy_cache.current("feed")
     events = [
         {"type": "exposure", "id": f"e{unit}", "unit": unit, "version": 1, "candidate": policy.draw(unit).name}
         for unit in (f"user-{number}" for number in range(20))

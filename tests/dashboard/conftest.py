@@ -90,7 +90,7 @@ def learned(service: Service) -> Service:
     service.create(DOCUMENT, who="ann", seed=7)
     service.change("feed", "start", who="ann", reason="go")
     for _ in range(3):
-        policy = service.board.current("feed")
+        policy = service.policy_cache.current("feed")
         events: list[dict[str, Any]] = []
         for number in range(400):
             unit = f"user {number}"

@@ -29,7 +29,7 @@ def test_samples_are_few_even_and_hold_both_ends(first: int, length: int, points
 
 
 def test_a_long_study_is_read_by_a_few_rounds_and_each_once(learned: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    standing = learned.board.standing("feed")
+    snapshot = learned.policy_cache.snapshot("feed")
     samples = RoundSamples(learned.store)
     asked: list[int] = []
     inner = learned.store.list_closes
@@ -39,15 +39,15 @@ def test_a_long_study_is_read_by_a_few_rounds_and_each_once(learned: Service, mo
         return inner(study, after=after, limit=limit)
 
     monkeypatch.setattr(learned.store, "list_closes", closes)
-    build_series(samples, standing)
+    build_series(samples, snapshot)
     assert sum(asked) <= POINTS
     read = len(asked)
-    build_series(samples, standing)
+    build_series(samples, snapshot)
     assert len(asked) <= read + 1  # the open round has no close yet, and is looked for again
 
 
 def test_the_series_of_a_study(learned: Service) -> None:
-    told = build_series(RoundSamples(learned.store), learned.board.standing("feed"))
+    told = build_series(RoundSamples(learned.store), learned.policy_cache.snapshot("feed"))
     assert (told["first"], told["last"], told["stride"]) == (1, 4, 1)
     assert told["policy"]["versions"] == [1, 2, 3, 4]
     sums = [sum(parts) for parts in zip(*told["policy"]["shares"], strict=True)]
@@ -64,7 +64,7 @@ def test_the_series_of_a_study(learned: Service) -> None:
 
 
 def test_a_range_of_rounds_alone(learned: Service) -> None:
-    told = build_series(RoundSamples(learned.store), learned.board.standing("feed"), 2, 3)
+    told = build_series(RoundSamples(learned.store), learned.policy_cache.snapshot("feed"), 2, 3)
     assert told["policy"]["versions"] == [2, 3]
     assert told["metrics"][0]["rounds"] == [2, 3]
 

@@ -207,7 +207,7 @@ def test_what_cannot_be_done_is_told_above_the_study(browser: Any, learned: Serv
 
 def test_what_is_not_confirmed_is_deployed_by_its_own_button_and_with_a_reason(browser: Any, learned: Service) -> None:
     learned.change("feed", "confirm", who="ann")
-    policy = learned.board.current("feed")
+    policy = learned.policy_cache.current("feed")
     events: list[dict[str, Any]] = []
     for number in range(400):  # nobody likes anything, so nothing is known of likes
         unit, at = f"user {number}", f"{policy.version}/{number}"
@@ -253,7 +253,7 @@ def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> N
 
 
 def test_a_held_round_is_a_warning_and_is_resolved_by_a_form(browser: Any, learned: Service) -> None:
-    policy = learned.board.current("feed")
+    policy = learned.policy_cache.current("feed")
     units = ((f"user {number}", policy.draw(f"user {number}")) for number in range(400))
     exposures = [
         {"type": "exposure", "id": f"e4/{unit}", "unit": unit, "version": policy.version, "candidate": cell.name}

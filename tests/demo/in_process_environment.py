@@ -63,7 +63,7 @@ class InProcessEnvironment:
 
     def _respond(self, study: str, request: Request) -> Response:
         if urlsplit(request.url).path.endswith("/policy"):
-            policy = self._service.board.current(study)
+            policy = self._service.policy_cache.current(study)
             return Response(200, {"ETag": f'"{policy.checksum}"'}, policy.text.encode())
         is_gzip = request.headers.get("Content-Encoding") == "gzip"
         body = gzip.decompress(request.body) if is_gzip else request.body

@@ -26,7 +26,7 @@ def played(application: SimulatedApplication, plan: DemoPlan, seed: int, **optio
 def assert_won(result: DemoResult) -> None:
     assert result.won, [check for check in result.checks if not check.held]
     goal = next(iter(result.standings[0].lifts))
-    baseline, single, blend, possible = (standing.lifts[goal] for standing in result.standings)
+    baseline, single, blend, possible = (snapshot.lifts[goal] for snapshot in result.standings)
     assert 0 == baseline < single < blend < possible
     assert result.certificate is not None
     assert result.certificate["certified"]

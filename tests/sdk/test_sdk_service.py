@@ -44,7 +44,7 @@ def test_the_service_takes_everything_the_client_says(running: ServiceProcess, t
     with Client(running.url, study="feed", cache=tmp_path, baseline={"like_weight": 1, "share_weight": 1}) as client:
         client.assign("early")  # Before the first policy, most likely.
         assert client.wait_until_ready(60)
-        policy = service.board.current("feed")
+        policy = service.policy_cache.current("feed")
         units = [f"unit {place}" for place in range(1500)] + ["zoë", "\N{SNOWMAN}"]
         for unit in units:
             decision, cell = client.assign(unit), policy.draw(unit)

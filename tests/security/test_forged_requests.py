@@ -75,7 +75,7 @@ def ask(
     return asyncio.run(go())
 
 
-def standing(service: Service) -> Any:
+def snapshot(service: Service) -> Any:
     """Everything that a request could have changed."""
     rows = service.store.list_studies()
     logs = [service.store.read_audit_log(row.number) for row in rows]
@@ -98,14 +98,14 @@ def test_no_route_changes_anything_by_being_looked_at(
     service: Service, dashboard: Dashboard, application: Application
 ) -> None:
     cookie, token = visitor(application)
-    before = standing(service)
+    before = snapshot(service)
     everything = [*dashboard.routes, *ROUTES]
     for path in sorted({route.path.replace("{name}", "feed").replace("{file}", "app.js") for route in everything}):
         for method in sorted(READS):
             query = {**FORM, "token": token}
             ask(application, method, path, params=query, cookies={COOKIE: cookie})
             ask(application, method, path, cookies={COOKIE: cookie})
-    assert standing(service) == before
+    assert snapshot(service) == before
 
 
 @pytest.mark.parametrize("headers", FOREIGN, ids=str)
@@ -113,12 +113,12 @@ def test_every_form_is_refused_when_it_comes_from_elsewhere(
     service: Service, dashboard: Dashboard, application: Application, headers: dict[str, str]
 ) -> None:
     cookie, token = visitor(application)
-    before = standing(service)
+    before = snapshot(service)
     for path in posts(dashboard):
         # The token is right: where the request comes from is reason enough.
         sent = ask(application, "POST", path, data={**FORM, "token": token}, headers=headers, cookies={COOKIE: cookie})
         assert sent.status_code == 403, path
-    assert standing(service) == before
+    assert snapshot(service) == before
 
 
 def test_every_form_needs_its_own_visitor_s_token(
@@ -126,7 +126,7 @@ def test_every_form_needs_its_own_visitor_s_token(
 ) -> None:
     (cookie, token), (other, theirs) = visitor(application), visitor(application)
     assert token != theirs
-    before = standing(service)
+    before = snapshot(service)
     for path in posts(dashboard):
         for jar, given in ((cookie, theirs), (other, token), (cookie, ""), (cookie, "0" * 64), (None, token)):
             sent = ask(
@@ -147,7 +147,7 @@ def test_every_form_needs_its_own_visitor_s_token(
                 cookies={COOKIE: cookie},
             )
             assert sent.status_code == 415, path
-    assert standing(service) == before
+    assert snapshot(service) == before
 
 
 def test_a_form_of_our_own_goes_through(service: Service, application: Application) -> None:
@@ -170,7 +170,7 @@ def test_the_open_interface_answers_no_page_elsewhere(
     service: Service, application: Application, headers: dict[str, str]
 ) -> None:
     """Without keys everybody on this machine may do everything, so a browser's foreign page must not be let in."""
-    before = standing(service)
+    before = snapshot(service)
     bodies: dict[str, Any] = {"PATCH": {"action": "archive"}, "POST": read_document(EXAMPLE, "yaml")}
     for route in ROUTES:
         if route.method not in READS and route.scopes:
@@ -184,7 +184,7 @@ def test_the_open_interface_answers_no_page_elsewhere(
                     headers={**headers, "content-type": kind},
                 )
                 assert sent.status_code == 403, (route.method, path)
-    assert standing(service) == before
+    assert snapshot(service) == before
 
 
 def test_a_login_of_the_pages_is_no_key_of_the_interface(service: Service, application: Application) -> None:
@@ -202,9 +202,9 @@ def test_a_login_of_the_pages_is_no_key_of_the_interface(service: Service, appli
     )
     login = {COOKIE: entered.cookies[COOKIE]}
     assert ask(application, "GET", "/studies/feed", cookies=login).status_code == 200
-    before = standing(service)
+    before = snapshot(service)
     for route in ROUTES:
         if route.scopes:
             path = route.path.replace("{name}", "feed").replace("{prefix}", "0" * 12).replace("{key}", "feed")
             assert ask(application, route.method, path, cookies=login).status_code == 401, (route.method, path)
-    assert standing(service) == before
+    assert snapshot(service) == before

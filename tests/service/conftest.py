@@ -49,7 +49,7 @@ def traffic() -> Callable[[Service, int], list[dict[str, Any]]]:
     """One round's events of some users under the current policy: w=0 is watched more and w=2 liked more."""
 
     def events(service: Service, users: int) -> list[dict[str, Any]]:
-        policy = service.board.current("feed")
+        policy = service.policy_cache.current("feed")
         found: list[dict[str, Any]] = []
         for number in range(users):
             unit, version = f"user {number}", policy.version

@@ -55,7 +55,7 @@ class Play:
 
     def send(self, users: int = 60) -> None:
         """Everyone is exposed, and sees something at once and three quarters of an hour later."""
-        policy = self.service.board.current("feed")
+        policy = self.service.policy_cache.current("feed")
         for late, exposing in ((0.0, True), (0.75 * HOUR, False)):
             self.now += late
             events: list[dict[str, Any]] = []
@@ -133,14 +133,14 @@ def test_units_that_stay_in_their_arm_have_their_past_before_the_first_such_poli
         play.send()
         play.close()
     play.service.change("feed", "confirm", who="ann")
-    first = play.service.board.current("feed").version
+    first = play.service.policy_cache.current("feed").version
     began = play.now
     play.send()
     play.service.change("feed", "pause", who="ann", reason="lunch")
     play.now += HOUR
     play.service.change("feed", "resume", who="ann")
     play.send()
-    again = play.service.board.current("feed").version
+    again = play.service.policy_cache.current("feed").version
     assert again > first + 1
     play.close()
     spec = parse_spec(DOCUMENT)
@@ -164,18 +164,18 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
     for _ in range(6):
         play.send()
         play.close()
-    keeping = Retention(play.store, Archive(tmp_path), clock=lambda: play.now)
+    retention = Retention(play.store, Archive(tmp_path), clock=lambda: play.now)
     row = play.store.read_study("feed")
     assert row is not None
     spec = parse_spec(DOCUMENT)
     needed = needed_from(play.store, spec, row)
     assert needed < play.now - 2 * HOUR
-    keeping.archive("feed")
+    retention.archive("feed")
     with play.store.read_transaction() as connection:
         (oldest,) = connection.execute("SELECT min(received_at) FROM events WHERE unit <> ''").fetchone()
     assert play.store.list_archived_spans(row.number, 0, play.store.read_high_water(row.number))
     assert oldest <= needed + HOUR
-    replayed = keeping.replay("feed")
+    replayed = retention.replay("feed")
     assert replayed == {"identical": True, "rounds": 6, "first_difference": None}
     apart = Retention(play.store, Archive(tmp_path / "elsewhere"), clock=lambda: play.now).replay("feed")
     assert apart["identical"]
@@ -189,14 +189,14 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
     (entry,) = (entry for entry in play.record(8).rounds if entry.round == 7)
     before = [x for at, _, x in play.log if start - 2 * HOUR <= at < start]
     assert means(entry.cells, names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
-    assert keeping.replay("feed") == {"identical": True, "rounds": 8, "first_difference": None}
-    keeping.forget("feed", "user 3", who="ann")
-    replayed = keeping.replay("feed")
+    assert retention.replay("feed") == {"identical": True, "rounds": 8, "first_difference": None}
+    retention.forget("feed", "user 3", who="ann")
+    replayed = retention.replay("feed")
     assert replayed["identical"]
     assert replayed["except"].keys() == {"covariates", "deleted_units"}
     play.now += HOUR
-    assert keeping.drop("feed", older=0.0)["rounds"]
-    replayed = keeping.replay("feed")
+    assert retention.drop("feed", older=0.0)["rounds"]
+    replayed = retention.replay("feed")
     assert replayed["identical"]
     assert replayed["except"].keys() == {"covariates", "deleted_units", "deleted_events"}
 

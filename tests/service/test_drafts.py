@@ -43,17 +43,17 @@ def test_what_is_no_draft_or_another_study_is_not_edited(learning: Service, docu
 def test_a_deleted_draft_is_gone_on_every_node(service: Service, document: Document) -> None:
     other = Service(service.store)
     service.create(document, who="ann")
-    other.board.refresh()
+    other.policy_cache.refresh()
     deleted = service.delete("feed", who="bob", reason="a mistake")
     assert deleted == {"name": "feed", "state": "deleted", "deleted_as": "feed@1"}
-    other.board.refresh()
+    other.policy_cache.refresh()
     for node in (service, other):
         assert node.studies() == []
         with pytest.raises(UnknownStudyError):
-            node.board.standing("feed")
+            node.policy_cache.snapshot("feed")
     assert [line["action"] for line in service.audit("feed@1")] == ["create", "delete"]
     again = service.create(document, who="ann")
-    other.board.refresh()
+    other.policy_cache.refresh()
     assert other.show("feed")["generation"] == again["generation"]
     service.change("feed", "start", who="ann")
     with pytest.raises(LifecycleError, match="delete needs it to be draft"):
@@ -101,11 +101,11 @@ def test_a_study_of_an_old_name_draws_units_anew_and_logs_them(service: Service,
     for seed in (1, 2):
         service.create(document, who="ann", seed=seed)
         service.change("feed", "start", who="ann")
-        policy = service.board.current("feed")
+        policy = service.policy_cache.current("feed")
         service.expose("feed", policy, "user 7", policy.draw("user 7"))
         drawn.append(policy)
         service.store.write_cache("written", "behind the exposure")
-        number = service.board.standing("feed").row.number
+        number = service.policy_cache.snapshot("feed").row.number
         assert len(service.store.find_unit_events(number, "user 7")) == 1
         service.change("feed", "archive", who="ann", reason="again")
     assert [policy.salt for policy in drawn] == ["feed/1", "feed@2/1"]

@@ -28,7 +28,7 @@ def _books(service: Service) -> dict[str, Any]:
 
 
 def test_what_one_sender_loses_of_one_arm_is_told_exactly(learning: Service) -> None:
-    policy = learning.board.current("feed")
+    policy = learning.policy_cache.current("feed")
     assigned: Counter[str] = Counter()
     events: list[dict[str, Any]] = []
     for number in range(1, 1001):
@@ -59,7 +59,7 @@ def test_what_one_sender_loses_of_one_arm_is_told_exactly(learning: Service) -> 
 
 
 def test_exposures_of_others_do_not_hide_a_senders_gap(learning: Service) -> None:
-    policy = learning.board.current("feed")
+    policy = learning.policy_cache.current("feed")
     name = policy.draw("ann").name
     _send(learning, [{"type": "exposure", "id": "1", "unit": "ann", "version": 1, "candidate": name}])
     tally = {
@@ -87,7 +87,7 @@ def test_decisions_without_a_policy_are_accounted_for_too(learning: Service) -> 
 
 
 def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traffic: Traffic) -> None:
-    number = learning.board.standing("feed").row.number
+    number = learning.policy_cache.snapshot("feed").row.number
     bit_by_bit = EventLedger(learning.store, number)
     names = [f"w={weight}" for weight in range(4)]
     late: list[dict[str, Any]] = []
@@ -135,7 +135,7 @@ def test_events_that_come_ages_later_are_late_too(
 
 
 def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Service, traffic: Traffic) -> None:
-    store, number = learning.store, learning.board.standing("feed").row.number
+    store, number = learning.store, learning.policy_cache.snapshot("feed").row.number
     events = traffic(learning, 30)
     _send(learning, events[:40])
     mark = store.read_high_water(number)
@@ -154,7 +154,7 @@ def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Servi
 def test_books_read_in_many_parts_are_the_same_books(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = learning.board.standing("feed").row.number
+    number = learning.policy_cache.snapshot("feed").row.number
     first = traffic(learning, 40)
     numbered = [{**event, "source": "web-1", "sequence": place} for place, event in enumerate(first)]
     _send(learning, numbered[:60])
@@ -172,7 +172,7 @@ def test_books_read_in_many_parts_are_the_same_books(
 def test_books_go_on_from_their_note_and_read_nothing_twice(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, number = learning.store, learning.board.standing("feed").row.number
+    store, number = learning.store, learning.policy_cache.snapshot("feed").row.number
     first = traffic(learning, 40)
     _send(learning, [{**event, "source": "web-1", "sequence": place} for place, event in enumerate(first[:60])])
     learning.close_round("feed", who="ann")
@@ -205,7 +205,7 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
 def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = learning.board.standing("feed").row.number
+    number = learning.policy_cache.snapshot("feed").row.number
     first = traffic(learning, 40)
     _send(learning, first[:60])
     learning.close_round("feed", who="ann")
@@ -234,7 +234,7 @@ def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
     _send(learning, traffic(learning, 40))
     learning.create({**document, "name": "young"}, who="ann")
     learning.change("young", "start", who="ann")
-    number = learning.board.standing("young").row.number
+    number = learning.policy_cache.snapshot("young").row.number
     policy = learning.store.read_policy(number, 1)
     assert policy is not None
     assert policy.after_sequence == learning.store.read_high_water(number) > 0
@@ -251,7 +251,7 @@ def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
 
 
 def test_clipped_and_excluded_and_uncredited_are_counted(learning: Service) -> None:
-    policy = learning.board.current("feed")
+    policy = learning.policy_cache.current("feed")
     events: list[dict[str, Any]] = []
     for number in range(40):
         unit = f"user {number}"

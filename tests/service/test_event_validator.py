@@ -22,7 +22,7 @@ def _send(service: Service, *events: dict[str, Any], name: str = "feed") -> dict
 
 
 def _drawn(service: Service, unit: str = "ann") -> tuple[dict[str, Any], Bucket]:
-    policy = service.board.current("feed")
+    policy = service.policy_cache.current("feed")
     cell = policy.draw(unit)
     event = {"type": "exposure", "id": f"e/{unit}", "unit": unit, "version": policy.version, "candidate": cell.name}
     return event, cell
@@ -67,7 +67,7 @@ def test_a_retry_may_list_its_fields_in_another_order(learning: Service) -> None
 
 
 def test_ids_of_the_services_own_exposures_cannot_be_taken(learning: Service) -> None:
-    policy = learning.board.current("feed")
+    policy = learning.policy_cache.current("feed")
     taken = {"type": "metric", "id": f"served/{policy.version}/ann", "unit": "ann", "name": "like"}
     (refused,) = _send(learning, taken)["rejected"]
     assert "id begins with 'served/'" in refused["reason"]
@@ -248,7 +248,7 @@ def test_a_version_and_a_start_of_another_node_are_known_at_once(document: dict[
     ours, theirs = Service(store), Service(store)
     try:
         ours.create(document, who="ann")
-        assert theirs.board.standing("feed").row.state == "draft"
+        assert theirs.policy_cache.snapshot("feed").row.state == "draft"
         ours.change("feed", "start", who="ann")
         ours.close_round("feed", who="ann")
         event, _ = _drawn(ours)
@@ -256,7 +256,7 @@ def test_a_version_and_a_start_of_another_node_are_known_at_once(document: dict[
         assert _send(theirs, event)["accepted"] == 1
         ours.close_round("feed", who="ann")
         later, _ = _drawn(ours, "bob")
-        assert theirs.board.current("feed").version == 2
+        assert theirs.policy_cache.current("feed").version == 2
         assert _send(theirs, later)["accepted"] == 1
     finally:
         store.close()
@@ -286,7 +286,7 @@ def test_old_versions_are_checked_by_their_own_policy(learning: Service, traffic
 
 
 def test_exposures_of_the_services_own_are_logged_once(learning: Service) -> None:
-    policy = learning.board.current("feed")
+    policy = learning.policy_cache.current("feed")
     units = ["ann", "bob", "x" * 256, "ann"]
     for unit in units:
         learning.expose("feed", policy, unit, policy.draw(unit))
@@ -300,7 +300,7 @@ def test_exposures_of_the_services_own_are_logged_once(learning: Service) -> Non
 
 
 def test_an_exposure_that_could_not_be_kept_is_counted_and_not_raised(learning: Service) -> None:
-    policy = learning.board.current("feed")
+    policy = learning.policy_cache.current("feed")
     learning.store.close()
     learning.expose("feed", policy, "ann", policy.draw("ann"))
     assert learning.unlogged == {"feed": 1}

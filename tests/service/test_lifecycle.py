@@ -112,7 +112,7 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
     with pytest.raises(LifecycleError, match="nothing, for this is final"):
         service.change("feed", "resume", who="ann")
     with pytest.raises(LifecycleError, match="serves no policy"):
-        service.board.current("feed")
+        service.policy_cache.current("feed")
     log = service.audit("feed")
     assert [line["action"] for line in log] == [
         *("create", "start", "close", "close", "close"),

@@ -28,32 +28,32 @@ def store() -> Iterator[Store]:
 
 def test_a_study_is_unknown_then_without_policy_then_served(service: Service, document: dict[str, Any]) -> None:
     with pytest.raises(UnknownStudyError, match="no study 'feed'"):
-        service.board.current("feed")
+        service.policy_cache.current("feed")
     service.create(document, who="ann")
     with pytest.raises(LifecycleError, match="is a draft, so it serves no policy yet; start it"):
-        service.board.current("feed")
-    assert service.board.names() == ()
+        service.policy_cache.current("feed")
+    assert service.policy_cache.names() == ()
     service.change("feed", "start", who="ann")
-    assert service.board.current("feed").version == 1
-    assert service.board.names() == ("feed",)
+    assert service.policy_cache.current("feed").version == 1
+    assert service.policy_cache.names() == ("feed",)
     assert [study["state"] for study in service.studies()] == ["learning"]
 
 
 def test_listeners_hear_of_each_new_policy_once_on_every_node(store: Store, document: dict[str, Any]) -> None:
     ours, theirs = Service(store), Service(store)
     heard: list[str] = []
-    theirs.board.listen(heard.append)
+    theirs.policy_cache.listen(heard.append)
     ours.create(document, who="ann")
-    theirs.board.refresh()
+    theirs.policy_cache.refresh()
     assert heard == []
     ours.change("feed", "start", who="ann")
-    theirs.board.refresh()
-    theirs.board.refresh()
+    theirs.policy_cache.refresh()
+    theirs.policy_cache.refresh()
     assert heard == ["feed"]
     ours.change("feed", "pause", who="ann", reason="why")
-    assert theirs.board.current("feed").version == 1
-    theirs.board.refresh()
-    assert (heard, theirs.board.current("feed").state) == (["feed", "feed"], "paused")
+    assert theirs.policy_cache.current("feed").version == 1
+    theirs.policy_cache.refresh()
+    assert (heard, theirs.policy_cache.current("feed").state) == (["feed", "feed"], "paused")
     theirs.change("feed", "archive", who="ann")
     assert heard == ["feed"] * 3
 
@@ -65,23 +65,23 @@ def test_a_slow_reader_never_takes_a_study_back(store: Store, document: dict[str
     old = store.read_study("feed")
     assert old is not None
     service.close_round("feed", who="ann")
-    assert service.board._take(old).row.version == 2
-    assert service.board.current("feed").version == 2
+    assert service.policy_cache._take(old).row.version == 2
+    assert service.policy_cache.current("feed").version == 2
 
 
 def test_past_policies_are_kept_ready_up_to_a_size(learning: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "MAX_PAST_CELLS", 12)
     for _ in range(6):
         learning.close_round("feed", who="ann")
-    board = learning.board
-    standing = board.standing("feed")
+    policy_cache = learning.policy_cache
+    snapshot = policy_cache.snapshot("feed")
     for version in range(1, 7):
-        policy = board.published(standing, version)
+        policy = policy_cache.published(snapshot, version)
         assert policy is not None
         assert policy.version == version
-    assert sum(len(policy.cells) for policy in board._past.values()) == board._past_cells <= 12
-    assert board.published(standing, 6) is board.published(standing, 6)
-    assert board.published(standing, 99) is None
+    assert sum(len(policy.cells) for policy in policy_cache._past.values()) == policy_cache._past_cells <= 12
+    assert policy_cache.published(snapshot, 6) is policy_cache.published(snapshot, 6)
+    assert policy_cache.published(snapshot, 99) is None
 
 
 def test_only_what_changed_is_read_again(
@@ -91,7 +91,7 @@ def test_only_what_changed_is_read_again(
     for name in ("feed", "home"):
         ours.create({**document, "name": name}, who="ann")
         ours.change(name, "start", who="ann")
-    theirs.board.refresh()
+    theirs.policy_cache.refresh()
     read: list[str] = []
     study = store.read_study
 
@@ -101,13 +101,13 @@ def test_only_what_changed_is_read_again(
 
     monkeypatch.setattr(store, "read_study", noted)
     monkeypatch.setattr(store, "list_studies", lambda: pytest.fail("every study file was read"))
-    theirs.board.refresh()
+    theirs.policy_cache.refresh()
     assert read == []
     ours.close_round("home", who="ann")
     read.clear()
-    theirs.board.refresh()
+    theirs.policy_cache.refresh()
     assert read == ["home"]
-    assert theirs.board.current("home").version == 2
+    assert theirs.policy_cache.current("home").version == 2
 
 
 def test_a_stored_study_whose_guardrail_cannot_fail_is_served_on(
@@ -122,8 +122,8 @@ def test_a_stored_study_whose_guardrail_cannot_fail_is_served_on(
         service.create(idle, who="ann")
     service.change("feed", "start", who="ann")
     other = Service(store)
-    assert other.board.names() == ("feed",)
-    assert any("cannot fail" in warning for warning in other.board.standing("feed").spec.warnings)
+    assert other.policy_cache.names() == ("feed",)
+    assert any("cannot fail" in warning for warning in other.policy_cache.snapshot("feed").spec.warnings)
 
 
 def test_a_study_that_cannot_be_read_harms_no_other(
@@ -142,16 +142,16 @@ def test_a_study_that_cannot_be_read_harms_no_other(
 
     monkeypatch.setattr(board_module, "parse_spec", fail)
     other = Service(store)
-    other.board.refresh()
-    assert other.board.names() == ("feed",)
+    other.policy_cache.refresh()
+    assert other.policy_cache.names() == ("feed",)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "'broken' cannot be read" in caplog.text
     with pytest.raises(StudyFileError):
-        other.board.current("broken")
+        other.policy_cache.current("broken")
 
 
 def test_a_part_of_a_snapshot_is_computed_once_for_all_threads(learning: Service) -> None:
-    snapshot = learning.board.reread("feed")
+    snapshot = learning.policy_cache.reload("feed")
     started, end = threading.Event(), threading.Event()
     computed: list[int] = []
 
@@ -168,12 +168,12 @@ def test_a_part_of_a_snapshot_is_computed_once_for_all_threads(learning: Service
         end.set()
         assert [each.result() for each in (first, *others)] == [1, 1, 1]
     learning.close_round("feed", who="ann")
-    assert learning.board.reread("feed").compute_once("part", lambda: 8) == 8
+    assert learning.policy_cache.reload("feed").compute_once("part", lambda: 8) == 8
     assert snapshot.compute_once("part", lambda: 70) == 1
 
 
 def test_an_error_of_a_part_is_not_cached(learning: Service) -> None:
-    snapshot = learning.board.reread("feed")
+    snapshot = learning.policy_cache.reload("feed")
     with pytest.raises(ZeroDivisionError):
         snapshot.compute_once("part", lambda: 1 // 0)
     assert snapshot.compute_once("part", lambda: 7) == 7
@@ -185,20 +185,20 @@ def test_a_snapshot_parses_each_part_of_a_study_once(
     events = learning.decode(json.dumps(traffic(learning, 60)).encode())
     learning.ingest("feed", events).result(timeout=60)
     learning.close_round("feed", who="ann")
-    snapshot = learning.board.reread("feed")
-    assert learning.board.reread("feed") is snapshot
+    snapshot = learning.policy_cache.reload("feed")
+    assert learning.policy_cache.reload("feed") is snapshot
     assert snapshot.study is not None
     assert (snapshot.study, snapshot.blend, snapshot.rounds) == (snapshot.study, snapshot.blend, snapshot.rounds)
     assert snapshot.study.rounds == 1
     assert [measured.version for measured in snapshot.rounds.rounds] == [1]
     assert snapshot.state is snapshot.state
     learning.close_round("feed", who="ann")
-    assert learning.board.reread("feed").study is not snapshot.study
+    assert learning.policy_cache.reload("feed").study is not snapshot.study
 
 
 def test_a_draft_has_no_learner_and_no_blend(service: Service, document: dict[str, Any]) -> None:
     service.create(document, who="ann")
-    snapshot = service.board.reread("feed")
+    snapshot = service.policy_cache.reload("feed")
     assert snapshot.study is None
     with pytest.raises(NotFittedError, match="start it"):
         _ = snapshot.blend

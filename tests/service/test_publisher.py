@@ -87,13 +87,13 @@ def test_shares_that_do_not_add_up_are_refused(study: Study, shares: Any) -> Non
 
 
 def test_a_pause_stands_on_a_certified_blend_or_the_baseline(spec: StudySpec, study: Study) -> None:
-    standing = hold_policy(study)
-    assert standing is not None
-    assert standing.certified
-    policy = build_policy(spec, study, state="paused", version=4, at=5.0, frozen=standing)
+    snapshot = hold_policy(study)
+    assert snapshot is not None
+    assert snapshot.certified
+    policy = build_policy(spec, study, state="paused", version=4, at=5.0, frozen=snapshot)
     assert _arms(policy) == {"held": 1.0}
-    assert {cell.candidate for cell in policy.cells} == {k for k, _ in standing.blend}
-    plain = build_policy(spec, study, state="paused", version=4, at=5.0, frozen=standing, hold="baseline")
+    assert {cell.candidate for cell in policy.cells} == {k for k, _ in snapshot.blend}
+    plain = build_policy(spec, study, state="paused", version=4, at=5.0, frozen=snapshot, hold="baseline")
     assert [cell.name for cell in plain.cells] == [plain.baseline.name]
     assert hold_policy(spec.build_study(seed=7)) is None
 

@@ -115,7 +115,7 @@ def test_reasons_that_differ_in_numbers_are_one_and_many_are_bounded(
     monkeypatch.setattr(rejections, "MAX_REASONS", 3)
     names = ("aa", "bb", "cc", "dd", "ee")
     send(learning, [event for name in names for event in numbered(1, 2, source=name, name=name)])
-    stored = learning.store.list_rejections_by_reason(learning.board.standing("feed").row.number)
+    stored = learning.store.list_rejections_by_reason(learning.policy_cache.snapshot("feed").row.number)
     assert len(stored) == 4
     assert {row.kind: row.events for row in stored}[rejections.OTHER_REASONS] == 6
 

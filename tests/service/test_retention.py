@@ -46,7 +46,7 @@ def archive(tmp_path: Path) -> Archive:
 
 
 @pytest.fixture
-def keeping(learning: Service, archive: Archive) -> Retention:
+def retention(learning: Service, archive: Archive) -> Retention:
     return Retention(learning.store, archive)
 
 
@@ -56,13 +56,13 @@ def units(service: Service) -> set[str]:
 
 
 def test_archived_rounds_replay_bit_for_bit(
-    learning: Service, sent: list[dict[str, Any]], keeping: Retention, archive: Archive
+    learning: Service, sent: list[dict[str, Any]], retention: Retention, archive: Archive
 ) -> None:
-    assert keeping.archive("feed") == {"study": "feed", "files": 3, "events": len(sent)}
+    assert retention.archive("feed") == {"study": "feed", "files": 3, "events": len(sent)}
     assert archive.rounds("feed") == [1, 2, 3]
     assert units(learning) == set()
-    assert keeping.replay("feed") == SAME
-    assert keeping.archive("feed") == {"study": "feed", "files": 0, "events": 0}
+    assert retention.replay("feed") == SAME
+    assert retention.archive("feed") == {"study": "feed", "files": 0, "events": 0}
     assert list(learning.store.check_integrity()) == []
     with duckdb.connect() as connection:
         pattern = f"{archive.folder}/feed/*/*.parquet"
@@ -71,7 +71,7 @@ def test_archived_rounds_replay_bit_for_bit(
 
 
 def test_ids_count_once_after_archiving_and_the_books_stay(
-    learning: Service, sent: list[dict[str, Any]], keeping: Retention
+    learning: Service, sent: list[dict[str, Any]], retention: Retention
 ) -> None:
     fallback: dict[str, Any] = {
         "type": "exposure",
@@ -89,8 +89,8 @@ def test_ids_count_once_after_archiving_and_the_books_stay(
     books = write_report(learning.report("feed"))["accounting"]
     assert books["senders"]["missing"] == 1
     lagging = Service(learning.store)
-    learning_number = learning.board.standing("feed").row.number
-    assert keeping.archive("feed")["events"] == len(sent) + len(more)
+    learning_number = learning.policy_cache.snapshot("feed").row.number
+    assert retention.archive("feed")["events"] == len(sent) + len(more)
     assert ingest(learning, [*sent, *more])["duplicates"] == len(sent) + len(more)
     assert learning.store.read_cache(f"event_counts/{learning_number}") is None, (
         "nothing is noted that could be counted from"
@@ -100,22 +100,22 @@ def test_ids_count_once_after_archiving_and_the_books_stay(
 
 
 def test_late_events_stay_in_the_store(
-    learning: Service, sent: list[dict[str, Any]], keeping: Retention, archive: Archive, traffic: Traffic
+    learning: Service, sent: list[dict[str, Any]], retention: Retention, archive: Archive, traffic: Traffic
 ) -> None:
-    keeping.archive("feed")
+    retention.archive("feed")
     late = {"type": "metric", "id": "late", "unit": "user 3", "name": "like", "version": 1}
     assert ingest(learning, [late])["accepted"] == 1
     ingest(learning, traffic(learning, 50))
     learning.close_round("feed", who="ann")
-    assert keeping.archive("feed")["files"] == 1
+    assert retention.archive("feed")["files"] == 1
     assert archive.rounds("feed") == [1, 2, 3, 4]
     assert units(learning) == {"user 3"}
-    assert keeping.replay("feed") == {**SAME, "rounds": 4}
+    assert retention.replay("feed") == {**SAME, "rounds": 4}
 
 
 @pytest.mark.parametrize("point", ["written", "renamed", "deleted"])
 def test_a_death_at_any_point_is_mended_by_the_next_run(
-    learning: Service, sent: list[dict[str, Any]], keeping: Retention, point: str, monkeypatch: pytest.MonkeyPatch
+    learning: Service, sent: list[dict[str, Any]], retention: Retention, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Death(BaseException):
         pass
@@ -132,49 +132,49 @@ def test_a_death_at_any_point_is_mended_by_the_next_run(
             real, calls = learning.store.delete_archived_events, iter(range(9))
             patch.setattr(learning.store, "delete_archived_events", lambda *a: real(*a) if next(calls) < 1 else die())
         with pytest.raises(Death):
-            keeping.archive("feed")
-    assert keeping.replay("feed") == SAME
-    keeping.archive("feed")
+            retention.archive("feed")
+    assert retention.replay("feed") == SAME
+    retention.archive("feed")
     assert units(learning) == set()
-    assert keeping.replay("feed") == SAME
+    assert retention.replay("feed") == SAME
     with duckdb.connect() as connection:
-        query = f"SELECT count(*), count(DISTINCT id) FROM '{keeping._archive.folder}/feed/*/*.parquet'"  # noqa: S608
+        query = f"SELECT count(*), count(DISTINCT id) FROM '{retention._archive.folder}/feed/*/*.parquet'"  # noqa: S608
         assert connection.execute(query).fetchone() == (len(sent), len(sent))
 
 
 @pytest.mark.parametrize("archived", [True, False])
 def test_a_forgotten_unit_is_gone_and_replay_says_so(
-    learning: Service, sent: list[dict[str, Any]], keeping: Retention, archive: Archive, archived: bool
+    learning: Service, sent: list[dict[str, Any]], retention: Retention, archive: Archive, archived: bool
 ) -> None:
     if archived:
-        keeping.archive("feed")
+        retention.archive("feed")
     mine = [event for event in sent if event["unit"] == "user 9"]
-    told = keeping.forget("feed", "user 9", who="ann", reason="asked to")
+    told = retention.forget("feed", "user 9", who="ann", reason="asked to")
     assert told == {"study": "feed", "events": len(mine), "rounds": [1, 2, 3]}
     assert archive.holding("feed", "user 9") == {}
     assert "user 9" not in units(learning)
     line = learning.audit("feed", limit=1000)[-1]
     assert (line["action"], line["who"], line["reason"]) == ("forget", "ann", "asked to")
     assert "user 9" not in json.dumps(line)
-    again = keeping.replay("feed")
+    again = retention.replay("feed")
     assert again == {**SAME, "except": {"deleted_units": {"units": 1, "rounds": [1, 2, 3]}}}
-    assert keeping.forget("feed", "user 9", who="ann")["events"] == 0
+    assert retention.forget("feed", "user 9", who="ann")["events"] == 0
     assert ingest(learning, mine)["duplicates"] == len(mine)
-    keeping.archive("feed")
-    assert keeping.replay("feed") == again
+    retention.archive("feed")
+    assert retention.replay("feed") == again
     assert list(learning.store.check_integrity()) == []
 
 
 def test_what_a_death_left_half_written_goes_with_a_unit(
-    sent: list[dict[str, Any]], keeping: Retention, archive: Archive
+    sent: list[dict[str, Any]], retention: Retention, archive: Archive
 ) -> None:
-    keeping.archive("feed")
+    retention.archive("feed")
     files = "feed/round-000001/.abc.partial", "feed/round-000001/tmp_.abc.partial", ".spill/duckdb.tmp"
     left = [archive.folder / file for file in files]
     for path in left:
         path.parent.mkdir(exist_ok=True)
         path.write_text(sent[0]["unit"])
-    keeping.forget("feed", sent[0]["unit"], who="ann")
+    retention.forget("feed", sent[0]["unit"], who="ann")
     assert not any(path.exists() for path in left)
 
 
@@ -200,21 +200,21 @@ def test_an_archive_that_cannot_be_written_is_told(
 
 
 def test_replay_still_finds_what_no_deletion_explains(
-    learning: Service, sent: list[dict[str, Any]], keeping: Retention
+    learning: Service, sent: list[dict[str, Any]], retention: Retention
 ) -> None:
-    keeping.forget("feed", "user 9", who="ann")
+    retention.forget("feed", "user 9", who="ann")
     learning.store._write(lambda c: c.execute("UPDATE events SET excluded = 1 WHERE version = 2 AND unit > 'user 5'"))  # type: ignore[attr-defined]
-    again = keeping.replay("feed")
+    again = retention.replay("feed")
     assert (again["identical"], again["first_difference"]["what"]) == (False, "measurement")
 
 
 def test_old_files_go_and_what_they_measured_stays(
-    learning: Service, sent: list[dict[str, Any]], keeping: Retention, archive: Archive
+    learning: Service, sent: list[dict[str, Any]], retention: Retention, archive: Archive
 ) -> None:
-    keeping.archive("feed")
-    assert keeping.drop("feed", older=3600.0)["rounds"] == []
-    assert keeping.drop("feed", older=0.0)["rounds"] == [1, 2, 3]
+    retention.archive("feed")
+    assert retention.drop("feed", older=3600.0)["rounds"] == []
+    assert retention.drop("feed", older=0.0)["rounds"] == [1, 2, 3]
     assert archive.rounds("feed") == []
-    assert keeping.replay("feed") == {**SAME, "except": {"deleted_events": {"rounds": [1, 2, 3]}}}
+    assert retention.replay("feed") == {**SAME, "except": {"deleted_events": {"rounds": [1, 2, 3]}}}
     with pytest.raises(OptionError, match="a number of seconds"):
-        keeping.drop("feed", older=-1.0)
+        retention.drop("feed", older=-1.0)

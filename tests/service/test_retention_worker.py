@@ -50,13 +50,13 @@ def test_learned_rounds_are_archived_when_they_are_old_enough(kept: Service, mon
     kept._clock = lambda: now + 5000.0
     upkeep.tick()
     assert upkeep.archived > 60
-    assert kept.keeping._archive.rounds("feed") == [1, 2]
+    assert kept.retention._archive.rounds("feed") == [1, 2]
     assert kept.replay("feed")["identical"]
     upkeep.tick()
-    assert kept.keeping._archive.rounds("feed") == [1, 2]
+    assert kept.retention._archive.rounds("feed") == [1, 2]
     kept._clock = lambda: now + 8000.0
     upkeep.tick()
-    assert kept.keeping._archive.rounds("feed") == []
+    assert kept.retention._archive.rounds("feed") == []
     assert kept.replay("feed")["except"] == {"deleted_events": {"rounds": [1, 2]}}
     told = {name: value for name, _, value, _ in upkeep.read_metrics()}
     assert told["pasto_archived_events"] == upkeep.archived
@@ -119,7 +119,7 @@ def test_archived_studies_are_kept_up_too(kept: Service) -> None:
     assert (upkeep.errors, latest(kept)) == (0, set())
     with kept.store.read_transaction() as connection:
         assert connection.execute("SELECT count(*) FROM events WHERE unit <> ''").fetchone()[0] == 0
-    assert kept.keeping._archive.rounds("feed") == [], "not even what belongs to no round"
+    assert kept.retention._archive.rounds("feed") == [], "not even what belongs to no round"
     assert list(kept.store.check_integrity()) == []
 
 
@@ -127,11 +127,11 @@ def test_a_draft_has_nothing_to_keep(kept: Service) -> None:
     row = kept.store.read_study("feed")
     assert row is not None
     kept.create({**json.loads(row.study_file), "name": "other"}, who="ann")
-    kept.board.refresh()
+    kept.policy_cache.refresh()
     upkeep = RetentionWorker(kept, Settings(archive_after=0.001))
     upkeep.tick()
     assert (upkeep.errors, upkeep.archived > 60) == (0, True)
-    assert kept.keeping._archive.rounds("feed") == [1, 2]
+    assert kept.retention._archive.rounds("feed") == [1, 2]
 
 
 def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service, monkeypatch:
 
     monkeypatch.setattr(Retention, "archive", begin)
     upkeep = RetentionWorker(kept, Settings(archive_after=0.001, poll=0.0001, shutdown_timeout=0))
-    with kept.keeping._archive.alone():
+    with kept.retention._archive.alone():
         upkeep.start()
         thread = upkeep._thread._thread
         assert thread is not None
@@ -179,7 +179,7 @@ def test_two_nodes_on_one_database_take_turns(
             sent.append(traffic(first, 40))
             feed(first, sent[-1])
             first.close_round("feed", who="ann")
-        second.board.refresh()
+        second.policy_cache.refresh()
         nodes = [RetentionWorker(node, Settings(archive_after=0.001)) for node in (first, second)]
         threads = [threading.Thread(target=node.tick) for node in nodes]
         for thread in threads:

@@ -170,10 +170,10 @@ def test_a_long_close_does_not_keep_the_board_from_hearing_of_a_pause(
     scheduler = Scheduler(timed, poll=0.01)
     scheduler.start()
     assert closing.wait(60)
-    timed.board.listen(lambda name: heard.set())
+    timed.policy_cache.listen(lambda name: heard.set())
     other.change("feed", "pause", who="eve", reason="odd numbers")
     assert heard.wait(60)
-    assert timed.board.current("feed").state == "paused"
+    assert timed.policy_cache.current("feed").state == "paused"
     done.set()
     scheduler.stop()
 
@@ -185,7 +185,7 @@ def test_a_store_out_of_reach_does_not_end_the_threads(
         raise OSError("no route to host")
 
     with monkeypatch.context() as patch:
-        patch.setattr(timed.board, "refresh", fail)
+        patch.setattr(timed.policy_cache, "refresh", fail)
         assert Scheduler(timed).tick() == 0
     assert "no route to host" in caplog.text
     clocks.pass_(HOUR)
@@ -194,7 +194,7 @@ def test_a_store_out_of_reach_does_not_end_the_threads(
 
 def test_the_thread_starts_closes_and_stops(timed: Service, clocks: Clocks) -> None:
     closed = Event()
-    timed.board.listen(lambda name: closed.set())
+    timed.policy_cache.listen(lambda name: closed.set())
     clocks.pass_(HOUR)
     scheduler = Scheduler(timed, poll=0.01)
     scheduler.start()
@@ -217,7 +217,7 @@ def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(
     service.change("feed", "start", who="ann")
     scheduler = Scheduler(service)
     for second in range(40):
-        policy = service.board.current("feed")
+        policy = service.policy_cache.current("feed")
         shown = [
             {
                 "type": "exposure",
@@ -248,9 +248,9 @@ def test_a_report_that_is_looked_at_is_made_anew_after_a_close_and_once_only(
     made: list[int] = []
     compute = ReportBuilder.build_from_closes
 
-    def fresh(self: ReportBuilder, standing: Any) -> Any:
-        made.append(standing.row.round)
-        return compute(self, standing)
+    def fresh(self: ReportBuilder, snapshot: Any) -> Any:
+        made.append(snapshot.row.round)
+        return compute(self, snapshot)
 
     monkeypatch.setattr(ReportBuilder, "build_from_closes", fresh)
     scheduler = Scheduler(timed)
@@ -269,7 +269,7 @@ def test_books_are_kept_up_whether_anyone_looks_or_not(
 ) -> None:
     monkeypatch.setattr("pasto.service.service.REFRESH_ROUNDS", 2)
     monkeypatch.setattr("pasto.service.event_ledger.SAVE_CLOSES", 1)
-    number = timed.board.standing("feed").row.number
+    number = timed.policy_cache.snapshot("feed").row.number
     kept = []
     for _ in range(3):
         clocks.pass_(HOUR)

@@ -167,8 +167,8 @@ def test_a_failing_source_is_seen_until_it_is_mended(service: Service, sourced: 
     assert other.failing_sources() == {"feed": problem}
     report = " ".join(render_text(other.report("feed")).split())
     assert f"Round 1 cannot be measured: {problem['message']}" in report
-    standing = service.board.standing("feed")
-    (alarm,) = find_alarms(standing, other.show("feed"), AuditLogReader(service.store), standing.row.opened_at)
+    snapshot = service.policy_cache.snapshot("feed")
+    (alarm,) = find_alarms(snapshot, other.show("feed"), AuditLogReader(service.store), snapshot.row.opened_at)
     assert alarm.text.startswith("Round 1 cannot be measured: the source 'lake'")
 
     write(lake, "plays", COLUMNS["plays"])

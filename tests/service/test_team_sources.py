@@ -40,7 +40,7 @@ def sourced(document: Document, tmp_path: Path) -> Document:
 
 def tables(service: Service, users: int = 400) -> dict[str, tuple[str, list[tuple[Any, ...]]]]:
     """What the current policy's users did: columns and rows by table."""
-    policy = service.board.current("feed")
+    policy = service.policy_cache.current("feed")
     rng = random.Random(policy.version)
     seen, plays, clicks = [], [], []
     for unit in (f"user {number}" for number in range(users)):
@@ -57,7 +57,7 @@ def tables(service: Service, users: int = 400) -> dict[str, tuple[str, list[tupl
 
 
 def fill_lake(service: Service, folder: Path) -> None:
-    version = service.board.current("feed").version
+    version = service.policy_cache.current("feed").version
     with duckdb.connect() as connection:
         for name, (columns, rows) in tables(service).items():
             place = folder / ("logs/plays" if name == "plays" else name)
@@ -227,7 +227,7 @@ def test_windows_and_covariates_in_a_lake(
     plays: list[tuple[str, float, float]] = []
     rng = random.Random(3)
     for hour in range(4):
-        version = service.board.current("feed").version
+        version = service.policy_cache.current("feed").version
         began = hour * 3600.0
         seen = [(f"user {number}", version, began + number) for number in range(100)]
         new = [(unit, at + delay, rng.gauss(0, 1)) for unit, _, at in seen for delay in (60.0, 1800.0)]

@@ -45,8 +45,8 @@ def live(place: str) -> None:
         if number % 2:
             say(f"closed {service.close_round('feed', who='mortal')['round']}")
         number += 1
-        policy = service.board.current("feed")
-        before = service.board.published(service.board.standing("feed"), policy.version - 1)
+        policy = service.policy_cache.current("feed")
+        before = service.policy_cache.published(service.policy_cache.snapshot("feed"), policy.version - 1)
         events = batch(policy, before, number)
         fresh = queue.with_suffix(".new")
         fresh.write_text(json.dumps([number, events]))

@@ -14,7 +14,7 @@ def main(place: str, last: int, closer: int) -> int:
     service = Service(store)
     own = 0
     while (number := service.show("feed")["round"]) <= last:
-        policy = service.board.current("feed")
+        policy = service.policy_cache.current("feed")
         events = []
         for user in range(5):
             unit = f"user {closer}/{user}"

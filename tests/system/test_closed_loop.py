@@ -25,7 +25,7 @@ Truth = dict[str, tuple[float, float]]
 
 def _learn(service: Service, world: World, send: Send, rounds: int, users: int = 300) -> None:
     for _ in range(rounds):
-        events = world(service.board.current("feed"), users)
+        events = world(service.policy_cache.current("feed"), users)
         assert send(service, "feed", events) == {"accepted": 2 * users, "duplicates": 0, "rejected": []}
         assert send(service, "feed", events[:50]) == {"accepted": 0, "duplicates": 50, "rejected": []}
         close = service.close_round("feed", who="ann")
@@ -184,9 +184,9 @@ def _tamper(directory: Path, what: str) -> None:
 def test_a_pause_loses_no_round(service: Service, document: dict[str, Any], world: World, send: Send) -> None:
     _lives(service, document)
     _learn(service, world, send, rounds=1, users=100)
-    send(service, "feed", world(service.board.current("feed"), 100))
+    send(service, "feed", world(service.policy_cache.current("feed"), 100))
     service.change("feed", "pause", who="eve", reason="odd numbers")
-    held = service.board.current("feed")
+    held = service.policy_cache.current("feed")
     send(service, "feed", world(held, 100))  # served meanwhile, and never learned from
     assert service.show("feed")["maturing_rounds"] == [2]
     service.change("feed", "resume", who="ann")
@@ -211,7 +211,7 @@ def test_learners_that_fail_do_not_wedge_a_study(
 
     with monkeypatch.context() as patch:
         patch.setattr("pasto.optimize.learners.Thompson.learn", fail)
-        send(service, "feed", world(service.board.current("feed"), 100))
+        send(service, "feed", world(service.policy_cache.current("feed"), 100))
         close = service.close_round("feed", who="ann")
     assert close["closed"]
     assert "could not be learned: ArithmeticError: no progress" in close["problems"][0]
@@ -227,9 +227,9 @@ def test_a_continuous_space_grows_its_candidates_and_replays(
     rest = {key: value for key, value in document.items() if key != "parameters"}
     service.create({**rest, "baseline": {"w": 0.5}, "ranges": {"w": {"low": 0, "high": 1}}}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
-    first = len(service.board.current("feed").named)
+    first = len(service.policy_cache.current("feed").named)
     for _ in range(3):
-        policy = service.board.current("feed")
+        policy = service.policy_cache.current("feed")
         events: Events = []
         for number in range(200):
             unit = f"user {number}"
@@ -242,7 +242,7 @@ def test_a_continuous_space_grows_its_candidates_and_replays(
             )
         assert send(service, "feed", events)["rejected"] == []
         assert service.close_round("feed", who="ann")["problems"] == []
-    assert len(service.board.current("feed").named) > first
+    assert len(service.policy_cache.current("feed").named) > first
     assert service.change("feed", "confirm", who="ann")["state"] == "confirming"
     assert service.replay("feed") == {"identical": True, "rounds": 4, "first_difference": None}
 
@@ -257,8 +257,8 @@ def test_two_studies_side_by_side_do_not_touch_each_other(
     service.change("other", "start", who="eve")
     _lives(service, document)
     for _ in range(3):
-        send(service, "other", world(service.board.current("other"), 50))
-        events = world(service.board.current("feed"), 80)
+        send(service, "other", world(service.policy_cache.current("other"), 50))
+        events = world(service.policy_cache.current("feed"), 80)
         send(service, "feed", events)
         stray = send(service, "other", events)  # of a study with another draw: all but a few chance agreements
         assert len(stray["rejected"]) > 50

@@ -54,10 +54,10 @@ class Run:
 
     @property
     def number(self) -> int:
-        return self.service.board.standing("feed").row.number
+        return self.service.policy_cache.snapshot("feed").row.number
 
     def study(self) -> Study:
-        saved = self.store.read_learner_state(self.service.board.standing("feed").row.number)
+        saved = self.store.read_learner_state(self.service.policy_cache.snapshot("feed").row.number)
         assert saved is not None
         return Study.from_state(json.loads(saved))
 
@@ -94,7 +94,7 @@ def play(run: Run, world: World, *, rounds: int = ROUNDS, most: int = 3, restart
     delayed = 0
     for number in range(1, rounds + most + 1):
         on_time: Events = []
-        for event in world(run.service.board.current("feed"), 60) if number <= rounds else ():
+        for event in world(run.service.policy_cache.current("feed"), 60) if number <= rounds else ():
             if event["candidate"] == "w=2" and rng.random() < 0.3:
                 later[number + int(rng.integers(1, most + 1))].append(event)
                 delayed += 1
@@ -110,7 +110,7 @@ def play(run: Run, world: World, *, rounds: int = ROUNDS, most: int = 3, restart
 
 def expected(run: Run, rounds: int) -> Any:
     """What a learner knows that is shown every round once, with all that came, under the policies that were served."""
-    spec = run.service.board.spec(run.service.board.standing("feed").row)
+    spec = run.service.policy_cache.spec(run.service.policy_cache.snapshot("feed").row)
     study = spec.build_study(seed=7)
     state = study._learner.start(study._problem)
     until = run.store.read_high_water(run.number)
@@ -154,7 +154,7 @@ def test_past_the_window_every_event_is_in_the_ledger(
     quick: dict[str, Any], memory: Store, send: Send, world: World
 ) -> None:
     run = Run(memory, quick, send, accept_late="1h")
-    events = world(run.service.board.current("feed"), 60)
+    events = world(run.service.policy_cache.current("feed"), 60)
     run.send(events[:-8])
     run.close()
     run.send(events[-8:-6])
@@ -180,7 +180,7 @@ def test_a_window_without_late_events_changes_nothing(quick: dict[str, Any], sen
         store = open_store("memory:")
         run = Run(store, quick, send, **rounds)
         for _ in range(5):
-            run.send(world(run.service.board.current("feed"), 60))
+            run.send(world(run.service.policy_cache.current("feed"), 60))
             run.close()
         policies.append([row.document for row in store.list_policies(run.number)])
         assert not any(record.corrected for record in run.closes())
@@ -195,9 +195,9 @@ def test_what_is_open_is_bounded(quick: dict[str, Any], memory: Store, send: Sen
     run = Run(memory, quick, send, accept_late="3h")
     sizes = []
     for _ in range(12):
-        run.send(world(run.service.board.current("feed"), 20))
+        run.send(world(run.service.policy_cache.current("feed"), 20))
         run.close()
-        row = run.service.board.standing("feed").row
+        row = run.service.policy_cache.snapshot("feed").row
         open_ = StudyState.from_text(row.details).correctable
         sizes.append(len(open_))
         assert run.study().correctable == tuple(one.waiting.learned for one in open_)
@@ -209,9 +209,9 @@ def test_a_round_whose_units_all_come_late_is_learned_then(
     quick: dict[str, Any], memory: Store, send: Send, world: World
 ) -> None:
     run = Run(memory, quick, send, accept_late="3h")
-    first = world(run.service.board.current("feed"), 60)
+    first = world(run.service.policy_cache.current("feed"), 60)
     run.close()
-    run.send(world(run.service.board.current("feed"), 60))
+    run.send(world(run.service.policy_cache.current("feed"), 60))
     assert run.close()["problems"] == []
     run.send(first)
     assert run.close()["corrected"] == [1]
@@ -223,11 +223,11 @@ def test_a_round_whose_units_all_come_late_is_learned_then(
 def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
     run = Run(memory, quick, send, accept_late="3h")
     reader = RoundHistoryReader(memory, run.number)
-    events = world(run.service.board.current("feed"), 60)
+    events = world(run.service.policy_cache.current("feed"), 60)
     run.send(events[:-8])
     run.close()
     before = sum(cell.units for cell in reader.read(2).rounds[0].cells)
-    run.send([*events[-8:], *world(run.service.board.current("feed"), 60)])
+    run.send([*events[-8:], *world(run.service.policy_cache.current("feed"), 60)])
     run.close()
     for found in (reader.read(3), RoundHistoryReader(memory, run.number).read(3)):
         assert [one.version for one in found.rounds] == [1, 2]
@@ -239,7 +239,7 @@ def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: St
 
 def test_numbers_that_are_cut_are_counted_once(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
     run = Run(memory, quick, send, accept_late="2h")
-    events = world(run.service.board.current("feed"), 30)
+    events = world(run.service.policy_cache.current("feed"), 30)
     for event in events:
         if event["type"] == "metric":
             event["fields"]["x"] = 99.0
@@ -259,13 +259,13 @@ def test_the_end_of_learning_makes_every_round_final(
 ) -> None:
     run = Run(memory, quick, send, accept_late="9h")
     for _ in range(3):
-        events = world(run.service.board.current("feed"), 60)
+        events = world(run.service.policy_cache.current("feed"), 60)
         run.send(events[:-2])
         run.close()
-    run.send(world(run.service.board.current("feed"), 60))
+    run.send(world(run.service.policy_cache.current("feed"), 60))
     row = run.service.change("feed", action, who="ann", reason="enough")
-    run.service.board.refresh()
-    assert not StudyState.from_text(run.service.board.standing("feed").row.details).correctable
+    run.service.policy_cache.refresh()
+    assert not StudyState.from_text(run.service.policy_cache.snapshot("feed").row.details).correctable
     assert [entry.round for entry in run.closes()[-1].final] == [1, 2, 3]
     assert run.closes()[-1].problems == ()
     if row["state"] == "confirming":
@@ -276,7 +276,7 @@ def test_the_end_of_learning_makes_every_round_final(
 
 def test_a_pause_leaves_rounds_open(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
     run = Run(memory, quick, send, accept_late="9h")
-    events = world(run.service.board.current("feed"), 60)
+    events = world(run.service.policy_cache.current("feed"), 60)
     run.send(events[:-4])
     run.close()
     run.service.change("feed", "pause", who="ann", reason="lunch")
@@ -297,12 +297,12 @@ def test_rounds_that_are_open_stay_in_the_store(
     rng = np.random.default_rng(1)
     late: Events = []
     for _ in range(6):
-        events = world(run.service.board.current("feed"), 40)
+        events = world(run.service.policy_cache.current("feed"), 40)
         held = rng.random(len(events)) < 0.2
         run.send([*late, *(event for event, back in zip(events, held, strict=True) if not back)])
         late = [event for event, back in zip(events, held, strict=True) if back]
         run.close()
-        archive.take(store, run.service.board.standing("feed").row)
+        archive.take(store, run.service.policy_cache.snapshot("feed").row)
     assert sorted(one for one in archive.rounds("feed") if one) == [1, 2, 3, 4]
     assert sum(len(record.corrected) for record in run.closes()) == 5
     assert run.service.replay("feed")["identical"]
@@ -313,7 +313,7 @@ def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
     quick: dict[str, Any], memory: Store, send: Send, world: World
 ) -> None:
     run = Run(memory, quick, send, accept_late="5h")
-    events = world(run.service.board.current("feed"), 40)
+    events = world(run.service.policy_cache.current("feed"), 40)
     run.send(events[:-8])
     run.close()
     run.send(events[-8:-4])
@@ -353,6 +353,6 @@ def test_replay_finds_a_correction_that_is_not_so(
                 found.append(replace(close, record=json.dumps(told)))
             return found
 
-    standing = run.service.board.standing("feed")
-    found = replay_study(Forged(), standing.spec, standing.row)
+    snapshot = run.service.policy_cache.snapshot("feed")
+    found = replay_study(Forged(), snapshot.spec, snapshot.row)
     assert not found["identical"]

@@ -49,7 +49,7 @@ def send(service: Service, events: Events, key: str) -> dict[str, Any]:
 
 
 def honest(service: Service, rng: np.random.Generator, sender: int, users: int) -> Events:
-    policy = service.board.current("feed")
+    policy = service.policy_cache.current("feed")
     found: Events = []
     for number in range(users):
         unit = f"user {sender}/{policy.version}/{number}"
@@ -78,7 +78,7 @@ def invented(service: Service, version: int) -> Events:
 def play(service: Service, rounds: int, *, attacked: bool, honest_rounds: int = 0) -> None:
     rng = np.random.default_rng(3)
     for number in range(honest_rounds + rounds):
-        version = service.board.current("feed").version
+        version = service.policy_cache.current("feed").version
         for sender in (0, 1):
             send(service, honest(service, rng, sender, HONEST // 2), f"key{sender}")
         if number < honest_rounds:

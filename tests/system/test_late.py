@@ -45,7 +45,7 @@ def _play(
     later: dict[int, Events] = defaultdict(list)
     delayed = 0
     for number in range(1, ROUNDS + 4):
-        policy = service.board.current("feed")
+        policy = service.policy_cache.current("feed")
         events = world(policy, 100)
         truth[number] = events
         on_time: Events = []
@@ -63,7 +63,7 @@ def _play(
 
 def _measured(service: Service) -> dict[int, dict[tuple[str, int], tuple[int, list[float]]]]:
     """By round: units and means of each cell, as its close learned them."""
-    number = service.board.standing("feed").row.number
+    number = service.policy_cache.snapshot("feed").row.number
     found = {}
     for close in service.store.list_closes(number):
         for entry in CloseRecord.from_text(close.record).rounds:
@@ -74,8 +74,8 @@ def _measured(service: Service) -> dict[int, dict[tuple[str, int], tuple[int, li
 
 
 def _expected(service: Service, version: int, events: Events) -> dict[tuple[str, int], tuple[int, list[float]]]:
-    standing = service.board.standing("feed")
-    policy = service.board.published(standing, version)
+    snapshot = service.policy_cache.snapshot("feed")
+    policy = service.policy_cache.published(snapshot, version)
     assert policy is not None
     values: dict[tuple[str, int], list[list[float]]] = defaultdict(list)
     for event in events:

@@ -74,7 +74,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(node=st.integers(0, 1), users=st.integers(0, 12), late=st.booleans(), repeat=st.integers(1, 2))
     def traffic(self, node: int, users: int, late: bool, repeat: int) -> None:
-        policy = self.nodes[node].board.current("feed")  # perhaps an old one: this node may not have looked since
+        policy = self.nodes[node].policy_cache.current(
+            "feed"
+        )  # perhaps an old one: this node may not have looked since
         events: list[dict[str, Any]] = []
         for _ in range(users):
             self.serial += 1
@@ -182,7 +184,7 @@ class Machine(RuleBasedStateMachine):
         assert [close.round for close in closes] == list(range(1, self.round))
         times = [close.closed_at for close in closes]
         assert times == sorted(times)
-        policy = self.nodes[0].board.published(self.nodes[0].board.reread("feed"), self.version)
+        policy = self.nodes[0].policy_cache.published(self.nodes[0].policy_cache.reload("feed"), self.version)
         assert policy is not None
         assert policy.state == self.state
         assert math.fsum(cell.propensity for cell in policy.cells) == 1.0

@@ -58,11 +58,11 @@ def _run(document: dict[str, Any], world: World, spoil: Callable[[PublishedPolic
         service.create(document, who="ann", seed=7)
         service.change("feed", "start", who="ann")
         for _ in range(2):
-            policy = service.board.current("feed")
+            policy = service.policy_cache.current("feed")
             body = json.dumps(spoil(policy, world(policy, 40))).encode()
             service.ingest("feed", service.decode(body)).result(timeout=60)
             service.close_round("feed", who="ann")
-            served = service.board.current("feed")
+            served = service.policy_cache.current("feed")
             assert math.fsum(cell.propensity for cell in served.cells) == 1.0
             assert all(0 < cell.propensity <= 1 for cell in served.cells)
         assert service.replay("feed")["identical"]

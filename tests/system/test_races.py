@@ -33,7 +33,7 @@ def _close_until(store: Store, world: World, closer: int, last: int) -> int:
     service = Service(store)
     own = 0
     while (number := service.show("feed")["round"]) <= last:
-        events = world(service.board.current("feed"), 5)
+        events = world(service.policy_cache.current("feed"), 5)
         for event in events:
             event["id"] += f"/{closer}"
         service.ingest("feed", service.decode(json.dumps(events).encode())).result(timeout=60)
@@ -109,7 +109,7 @@ def test_a_closer_that_was_stopped_for_a_while_changes_nothing(
         if not asleep:
             asleep.append(True)
             for _ in range(3):
-                events = world(others.board.current("feed"), 20)
+                events = world(others.policy_cache.current("feed"), 20)
                 others.ingest("feed", others.decode(json.dumps(events).encode())).result()
                 others.close_round("feed", who="bob")
         return commit(*arguments, **named)

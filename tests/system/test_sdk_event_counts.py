@@ -26,7 +26,7 @@ class Network:
 
     def __call__(self, request: Request) -> Response:
         if request.method == "GET":
-            policy = self._service.board.current("feed")
+            policy = self._service.policy_cache.current("feed")
             return Response(200, {"ETag": f'"{policy.checksum}"'}, policy.text.encode())
         packed = {name.lower(): value for name, value in request.headers.items()}.get("content-encoding") == "gzip"
         body = gzip.decompress(request.body) if packed else request.body

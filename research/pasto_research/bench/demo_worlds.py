@@ -118,7 +118,7 @@ class SimulatedStudy:
 
     def _serve(self, users: int) -> None:
         """Draw users from the served policy and store what they did by arm and candidate."""
-        policy = self.service.board.current(self.application.name)
+        policy = self.service.policy_cache.current(self.application.name)
         counts = self._rng.multinomial(users, np.array([cell.width for cell in policy.cells]) / BUCKET_TOTAL)
         chosen = np.repeat([cell.candidate for cell in policy.cells], counts)
         mood = self._conditions.mood(policy.round)

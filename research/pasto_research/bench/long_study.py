@@ -106,7 +106,7 @@ def grow(directory: Path, *, rounds: int, candidates: int, metrics: int = 3, uni
 
 def crowd(service: Service, units: int, metrics: int = 3) -> None:
     """Send the units of the open round and their events."""
-    policy = service.board.current(NAME)
+    policy = service.policy_cache.current(NAME)
     row = _study_row(service.store)
     rng = np.random.default_rng(policy.version)
     waiting = []

@@ -102,8 +102,8 @@ def measure_store(size: int) -> list[dict[str, Any]]:
             taken = _taken(service, size)
             with store.read_transaction() as connection:
                 pages, each = (connection.execute(f"PRAGMA page_{what}").fetchone()[0] for what in ("count", "size"))
-            standing = service.board.standing("bench")
-            number, columns = standing.row.number, standing.spec.columns
+            snapshot = service.policy_cache.snapshot("bench")
+            number, columns = snapshot.row.number, snapshot.spec.columns
             query = "SELECT unit, kind, name, fields FROM events WHERE version = 1"
             with store.read_transaction() as connection:
                 raw, own, *_ = time_alternately(
@@ -132,8 +132,8 @@ def measure_store(size: int) -> list[dict[str, Any]]:
 
 def _taken(service: Any, size: int) -> Spent:
     """Time the ingest of events with random ids of 32 characters, in batches; making them does not count."""
-    draw, policy = random.Random(7), service.board.current("bench")  # noqa: S311 -- ids only
-    number = service.board.standing("bench").row.number
+    draw, policy = random.Random(7), service.policy_cache.current("bench")  # noqa: S311 -- ids only
+    number = service.policy_cache.snapshot("bench").row.number
     wall = core = 0.0
     for first in range(0, size // 4, BATCH // 4):
         events = []

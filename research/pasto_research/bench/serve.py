@@ -111,7 +111,7 @@ def _close(quick: bool) -> list[dict[str, Any]]:
         service = Service(store)
         service.create(DOCUMENT, who="bench")
         service.change(DOCUMENT["name"], "start", who="bench")
-        policy = service.board.current(DOCUMENT["name"])
+        policy = service.policy_cache.current(DOCUMENT["name"])
         row = store.read_study(DOCUMENT["name"])
         assert row is not None  # noqa: S101 -- created above
         waiting = []

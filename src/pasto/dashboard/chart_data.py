@@ -174,10 +174,10 @@ MIN_UNITS = 50
 
 
 def build_series(
-    samples: RoundSamples, standing: StudySnapshot, first: int = 1, last: int | None = None
+    samples: RoundSamples, snapshot: StudySnapshot, first: int = 1, last: int | None = None
 ) -> dict[str, Any]:
     """Return policies and metrics over a range of rounds as JSON."""
-    row = standing.row
+    row = snapshot.row
     last = row.version if last is None else min(last, row.version)
     stride, numbers = sample_rounds(max(1, first), last, POINTS)
     served = samples.read_policies(row.number, numbers)
@@ -188,7 +188,7 @@ def build_series(
         "stride": stride,
         "rounds": row.version,
         "policy": build_policy_series(served),
-        "metrics": build_metric_series(standing.spec, rounds),
+        "metrics": build_metric_series(snapshot.spec, rounds),
     }
 
 

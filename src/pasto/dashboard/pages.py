@@ -76,7 +76,7 @@ class Pages:
                 "study": study,
                 "report": report,
                 "blend": report.answer,
-                "parts": _parts(self._service.board.standing(name).spec),
+                "parts": _parts(self._service.policy_cache.snapshot(name).spec),
                 "lines": lines[:MAX_CANDIDATES],
                 "left_out": max(0, len(lines) - MAX_CANDIDATES),
             }
@@ -96,7 +96,7 @@ class Pages:
         name = call.path("name")
 
         def work() -> dict[str, Any]:
-            row = self._service.board.reread(name).row
+            row = self._service.policy_cache.reload(name).row
             lines = self._audit_log.entries(row.number, only_notable=not everything)
             return {"name": name, "lines": lines, "everything": everything}
 
@@ -108,7 +108,9 @@ class Pages:
         first = call.number(sent, "first", 1, 1, 2**53)
         last = call.number(sent, "last", 2**53, 1, 2**53)
         name = call.path("name")
-        found = await call.run(lambda: build_series(self._samples, self._service.board.reread(name), first, last))
+        found = await call.run(
+            lambda: build_series(self._samples, self._service.policy_cache.reload(name), first, last)
+        )
         return json_response(found, headers=NO_STORE)
 
     async def tradeoff(self, call: HttpRequest, session: Session) -> HttpResponse:
@@ -131,19 +133,19 @@ class Pages:
 
     def _standing(self, name: str) -> dict[str, Any]:
         study = self._service.show(name)
-        standing = self._service.board.standing(name)
+        snapshot = self._service.policy_cache.snapshot(name)
         now = self._clock()
-        return {"study": study, "alarms": find_alarms(standing, study, self._audit_log, now), "now": now}
+        return {"study": study, "alarms": find_alarms(snapshot, study, self._audit_log, now), "now": now}
 
     def _rows(self) -> list[dict[str, Any]]:
         return [{**self._standing(one["name"]), "leader": self._leader(one["name"])} for one in self._service.studies()]
 
     def _leader(self, name: str) -> tuple[str, float] | None:
         """Return the candidate with the largest share outside the control, if a policy is served."""
-        standing = self._service.board.standing(name)
-        if standing.policy is None:
+        snapshot = self._service.policy_cache.snapshot(name)
+        if snapshot.policy is None:
             return None
-        served = self._samples.read_policies(standing.row.number, [standing.row.version])
+        served = self._samples.read_policies(snapshot.row.number, [snapshot.row.version])
         return served[0].shares[0] if served and served[0].shares else None
 
 

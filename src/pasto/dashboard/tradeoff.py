@@ -13,6 +13,6 @@ NO_STORE = ((b"cache-control", b"no-store"),)
 
 def answer_tradeoff(service: Service, name: str, limits: Mapping[int, float], across: int) -> HttpResponse:
     """Compute the trade-off of a study; a browser must not cache the response."""
-    posterior = read_posterior_means(service.board.reread(name))
+    posterior = read_posterior_means(service.policy_cache.reload(name))
     chart = None if posterior is None else chart_tradeoff(posterior, limits, across)
     return json_response({"tradeoff": chart}, headers=NO_STORE)

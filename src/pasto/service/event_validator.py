@@ -81,13 +81,13 @@ class EventValidator:
     nor propensity is ever taken from a sender; a forged exposure is rejected like a mistaken one.
     """
 
-    def __init__(self, board: PolicyCache, standing: StudySnapshot, signing_key: str | None = None) -> None:
-        self._board = board
-        self._standing = standing
+    def __init__(self, policy_cache: PolicyCache, snapshot: StudySnapshot, signing_key: str | None = None) -> None:
+        self._policy_cache = policy_cache
+        self._standing = snapshot
         self._signing_key = signing_key
         """None if the study takes unsigned exposures."""
-        self._required_fields = required_fields(standing.spec)
-        rows = standing.spec.candidates
+        self._required_fields = required_fields(snapshot.spec)
+        rows = snapshot.spec.candidates
         self._names = frozenset(rows.names) if isinstance(rows, Candidates) else frozenset()
 
     def validate(self, events: Sequence[Event | RejectedEvent], *, hides_draw: bool = False) -> ValidatedBatch:
@@ -272,7 +272,7 @@ class EventValidator:
         return None
 
     def _policy(self, version: int, policies: dict[int, PublishedPolicy | None]) -> PublishedPolicy | None:
-        found = self._board.published(self._standing, version) if version else None
+        found = self._policy_cache.published(self._standing, version) if version else None
         policies[version] = found
         return found
 
@@ -281,9 +281,9 @@ class EventValidator:
         return f"version is {version}, which study {name!r} never published; send the version of the policy served"
 
 
-def check_open(standing: StudySnapshot) -> None:
+def check_open(snapshot: StudySnapshot) -> None:
     """Raise LifecycleError if a study takes no events: it has not started, or has ended."""
-    row = standing.row
+    row = snapshot.row
     if row.state not in SERVING:
         cure = "start it first" if row.state == "draft" else "it is over, and its log is closed"
         raise LifecycleError(f"study {row.name!r} is {row.state} and takes no events; {cure}")

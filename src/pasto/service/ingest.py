@@ -26,9 +26,9 @@ MAX_CACHED_EXPOSURES = 200_000
 class IngestPipeline:
     """Path of every event into the store: validate, count rejections, append."""
 
-    def __init__(self, store: Store, board: PolicyCache) -> None:
+    def __init__(self, store: Store, policy_cache: PolicyCache) -> None:
         self._store = store
-        self._board = board
+        self._policy_cache = policy_cache
         self._rejections = RejectionCounter()
         self._signing_keys = SigningKeys(store)
         self._validators: dict[str, tuple[StudySnapshot, EventValidator]] = {}
@@ -41,14 +41,14 @@ class IngestPipeline:
         self, name: str, events: Sequence[Event | RejectedEvent], key: str | None = None, *, hides_draw: bool = False
     ) -> Future[dict[str, Any]]:
         """Ingest a batch that came with an API key; the future is done when the accepted events are durable."""
-        standing = self._board.standing(name)
+        snapshot = self._policy_cache.snapshot(name)
         try:
-            check_open(standing)
+            check_open(snapshot)
         except LifecycleError:  # another node may have started it just now
-            standing = self._board.reread(name)
-            check_open(standing)
-        batch = self._validator(name, standing).validate(events, hides_draw=hides_draw)
-        number = standing.row.number
+            snapshot = self._policy_cache.reload(name)
+            check_open(snapshot)
+        batch = self._validator(name, snapshot).validate(events, hides_draw=hides_draw)
+        number = snapshot.row.number
         rejected = self._rejections.take_new(number, [*batch.rejected, *batch.hidden])
         rejections = self._rejections.count(number, rejected)
         answer: Future[dict[str, Any]] = Future()
@@ -78,9 +78,9 @@ class IngestPipeline:
             answer.set_result(_answer(batch, None))
         return answer
 
-    def signing_key(self, standing: StudySnapshot) -> str:
+    def signing_key(self, snapshot: StudySnapshot) -> str:
         """Return the key that a study's exposures are signed with."""
-        return self._signing_keys.derive(standing.row)
+        return self._signing_keys.derive(snapshot.row)
 
     def expose(
         self, name: str, policy: PublishedPolicy, drawn: Iterable[tuple[str, Bucket]], key: str | None = None
@@ -90,7 +90,7 @@ class IngestPipeline:
         rows: list[EventRow] = []
         exposed = self._exposed
         try:
-            number = self._board.standing(name).row.number  # another study may have the name later
+            number = self._policy_cache.snapshot(name).row.number  # another study may have the name later
         except PastoError:
             self.failures[name] += sum(1 for _ in drawn)
             return
@@ -124,11 +124,11 @@ class IngestPipeline:
             for row in rows:
                 self._exposed.pop((number, row.version or 0, row.unit), None)
 
-    def _validator(self, name: str, standing: StudySnapshot) -> EventValidator:
+    def _validator(self, name: str, snapshot: StudySnapshot) -> EventValidator:
         cached = self._validators.get(name)
-        if cached is None or cached[0] is not standing:
-            signing_key = self.signing_key(standing) if standing.spec.signed else None
-            cached = self._validators[name] = (standing, EventValidator(self._board, standing, signing_key))
+        if cached is None or cached[0] is not snapshot:
+            signing_key = self.signing_key(snapshot) if snapshot.spec.signed else None
+            cached = self._validators[name] = (snapshot, EventValidator(self._policy_cache, snapshot, signing_key))
         return cached[1]
 
 

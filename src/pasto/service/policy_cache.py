@@ -22,7 +22,7 @@ from pasto.store import Store, StudyRow
 from pasto.study import Study
 from pasto_sdk.policy import PublishedPolicy
 
-log = logging.getLogger("pasto.board")
+log = logging.getLogger("pasto.policies")
 MAX_PAST_CELLS = 200_000
 """Cells of past policies that are held in memory; older policies are read again."""
 
@@ -135,7 +135,7 @@ class PolicyCache:
 
         StoreError if the store has not answered for longer than the policy is valid without it.
         """
-        snapshot = self.standing(name)
+        snapshot = self.snapshot(name)
         policy = snapshot.policy
         if policy is None:
             state = snapshot.row.state
@@ -149,9 +149,9 @@ class PolicyCache:
             )
         return policy
 
-    def standing(self, name: str) -> StudySnapshot:
+    def snapshot(self, name: str) -> StudySnapshot:
         """Return the latest snapshot on this node; UnknownStudyError if the store has no such study either."""
-        return self._snapshots.get(name) or self.reread(name)
+        return self._snapshots.get(name) or self.reload(name)
 
     def names(self) -> tuple[str, ...]:
         """Return the studies that serve a policy."""
@@ -186,7 +186,7 @@ class PolicyCache:
             if known is not None and known.row.number == number and known.row.generation >= generation:
                 continue
             try:
-                self.reread(name)
+                self.reload(name)
             except UnknownStudyError:
                 pass  # a draft that was deleted since
             except (PastoError, ValueError) as error:
@@ -195,7 +195,7 @@ class PolicyCache:
                     log.error("study %r cannot be read: %s: %s", name, type(error).__name__, error)
         for name in self._snapshots.keys() - generations.keys():
             with suppress(UnknownStudyError):
-                self.reread(name)  # created after the generations were read, or deleted
+                self.reload(name)  # created after the generations were read, or deleted
 
     @property
     def silence(self) -> float:
@@ -203,7 +203,7 @@ class PolicyCache:
         since = self._silent_since
         return 0.0 if since is None else self._monotonic() - since
 
-    def reread(self, name: str) -> StudySnapshot:
+    def reload(self, name: str) -> StudySnapshot:
         """Read one study from the store."""
         row = self._store.read_study(name)
         if row is None:

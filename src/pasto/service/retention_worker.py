@@ -50,7 +50,7 @@ class RetentionWorker:
 
     def tick(self) -> None:
         """Process every study once."""
-        for snapshot in self._service.board.all():  # archived ones too: their events grow old as well
+        for snapshot in self._service.policy_cache.all():  # archived ones too: their events grow old as well
             name = snapshot.row.name
             if self._thread.is_stopping:
                 return
@@ -73,15 +73,15 @@ class RetentionWorker:
 
     def _process_study(self, name: str) -> None:
         service, settings = self._service, self._settings
-        row = service.board.standing(name).row
+        row = service.policy_cache.snapshot(name).row
         if not row.version:  # it has not started
             return
         ages = [age for age in (settings.archive_after, settings.archive_keep) if age]
         if ages and monotonic() >= self._next_archive.get(name, 0.0):
             if settings.archive_after:
-                self.archived += service.keeping.archive(name, older=settings.archive_after)["events"]
+                self.archived += service.retention.archive(name, older=settings.archive_after)["events"]
             if settings.archive_keep:
-                service.keeping.drop(name, older=settings.archive_keep)
+                service.retention.drop(name, older=settings.archive_keep)
             self._next_archive[name] = monotonic() + min(ages) / ARCHIVE_RUNS_PER_AGE
         if self._trimmed_generations.get(name) != row.generation:  # the creditable policies change with the study
             self.trimmed += delete_old_exposures(service.store, row)

@@ -54,14 +54,14 @@ class Scheduler:
     def refresh(self) -> None:
         """Read the changes of other nodes."""
         try:
-            self._service.board.refresh()
+            self._service.policy_cache.refresh()
         except Exception as error:  # the store may be unreachable for a while, and the thread must survive that
             log.warning("the policy cache could not be refreshed: %s: %s", type(error).__name__, error)
 
     def close_due(self) -> int:
         """Close the rounds that are over; return the number that this node closed."""
         closed = 0
-        for name in self._service.board.names():
+        for name in self._service.policy_cache.names():
             if self._closer.is_stopping:
                 break
             wait, failures = self._failing.get(name, (0, 0))

@@ -17,30 +17,30 @@ from pasto.store import AuditRow, CloseRow
 from pasto_sdk.policy import PublishedPolicy
 
 
-def study_summary(standing: StudySnapshot) -> dict[str, Any]:
+def study_summary(snapshot: StudySnapshot) -> dict[str, Any]:
     """Return a short description of a study."""
-    row = standing.row
+    row = snapshot.row
     return {
         "name": row.name,
         "state": row.state,
         "round": row.round,
         "version": row.version,
-        "goal": _goal(standing.spec),
+        "goal": _goal(snapshot.spec),
         "created_at": row.created_at,
     }
 
 
-def study_overview(standing: StudySnapshot, now: float) -> dict[str, Any]:
+def study_overview(snapshot: StudySnapshot, now: float) -> dict[str, Any]:
     """Return the full description of a study."""
-    row, spec = standing.row, standing.spec
+    row, spec = snapshot.row, snapshot.spec
     details = StudyState.from_text(row.details)
     every = spec.rounds.every if row.state == "learning" else None
     found = {
-        **study_summary(standing),
+        **study_summary(snapshot),
         "description": spec.description,
         "unit": spec.unit,
         "objective": str(spec.objective),
-        "candidates": len(spec.candidates) if isinstance(spec.candidates, Candidates) else _held(standing.policy),
+        "candidates": len(spec.candidates) if isinstance(spec.candidates, Candidates) else _held(snapshot.policy),
         "generation": row.generation,
         "opened_at": row.opened_at,
         "round_age_seconds": max(0.0, now - row.opened_at) if row.round else 0.0,
@@ -53,8 +53,8 @@ def study_overview(standing: StudySnapshot, now: float) -> dict[str, Any]:
         "warnings": list(spec.warnings),
         "document": spec.document,
     }
-    if standing.policy is not None:
-        found["policy"] = _policy(standing.policy)
+    if snapshot.policy is not None:
+        found["policy"] = _policy(snapshot.policy)
     if details.frozen is not None:
         found["frozen"] = with_joint_bound(details.frozen.answer, spec.objective.hard)
     return found

@@ -68,7 +68,7 @@ class Service:
     'draft'
     >>> service.change("feed", "start", who="ann")["round"]
     1
-    >>> cell = service.board.current("feed").draw("user 7")
+    >>> cell = service.policy_cache.current("feed").draw("user 7")
     >>> cell.name in [share["name"] for share in service.show("feed")["policy"]["shares"]]
     True
     >>> service.close_round("feed", who="ann")["next_version"]
@@ -90,17 +90,17 @@ class Service:
         self.store = store
         self._archive = archive or Archive.of_store(store)
         self._notify = notify
-        self.board = PolicyCache(store, monotonic)
+        self.policy_cache = PolicyCache(store, monotonic)
         self._clock = clock
         self._study_clock = StudyClock(clock, monotonic)
         self._due = RoundDueCheck(store, self._study_clock, monotonic)
-        self._intake = IngestPipeline(store, self.board)
+        self._pipeline = IngestPipeline(store, self.policy_cache)
         self._reports = ReportBuilder(store)
         self._source_health = SourceHealth(store, clock)
         self._reported: set[str] = set()
         """Studies whose report was read since their last close: the next report is computed in advance."""
         self._keys: ApiKeys | None = None
-        self.board.refresh()
+        self.policy_cache.refresh()
 
     # Studies
 
@@ -170,18 +170,18 @@ class Service:
             line = audit_line(self._clock(), who, "delete", reason, {"from": name, "to": old_name})
             if self.store.delete_draft(row, old_name, line):
                 with suppress(UnknownStudyError):
-                    self.board.reread(name)
+                    self.policy_cache.reload(name)
                 return {"name": name, "state": "deleted", "deleted_as": old_name}
         raise ConflictError(f"study {name!r} changes too often to be deleted; try again")
 
     def studies(self) -> list[dict[str, Any]]:
         """Return a summary of every study."""
-        self.board.refresh()
-        return [study_summary(snapshot) for snapshot in self.board.all()]
+        self.policy_cache.refresh()
+        return [study_summary(snapshot) for snapshot in self.policy_cache.all()]
 
     def show(self, name: str) -> dict[str, Any]:
         """Return the present state of a study."""
-        snapshot = self.board.reread(name)
+        snapshot = self.policy_cache.reload(name)
         return {
             **study_overview(snapshot, self._study_clock.now(snapshot.row)),
             "source_problem": self.source_problem(name),
@@ -190,14 +190,14 @@ class Service:
 
     def source_problem(self, name: str) -> dict[str, Any] | None:
         """Return the problem at the last reading of a team's own tables; None without a problem or such tables."""
-        snapshot = self.board.standing(name)
+        snapshot = self.policy_cache.snapshot(name)
         if snapshot.spec.source is None or snapshot.policy is None:
             return None
         return self._source_health.problem(snapshot.row)
 
     def failing_sources(self) -> dict[str, dict[str, Any]]:
         """Return the problems of the teams' own tables by study; {} if all can be read."""
-        result = {name: self.source_problem(name) for name in self.board.names()}
+        result = {name: self.source_problem(name) for name in self.policy_cache.names()}
         return {name: problem for name, problem in result.items() if problem is not None}
 
     def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Service:
                 name, row.state, action, reason=reason, paused_from=paused_from, without_confirmation=skips_confirmation
             )
             if action == "start":
-                check_source(self.board.spec(row))
+                check_source(self.policy_cache.spec(row))
             requested = NextPhase(
                 state,
                 options.get("shares"),
@@ -268,7 +268,7 @@ class Service:
             if row.round != meant:
                 raise OptionError(f"round {meant} of study {name!r} has not begun; the open one is {row.round}")
             if row.state == "learning" and too_many_maturing_rounds(
-                self.board.spec(row), row, self._study_clock.now(row)
+                self.policy_cache.spec(row), row, self._study_clock.now(row)
             ):
                 raise LifecycleError(
                     f"study {name!r} has as many rounds waiting for events as it can keep, and closing another would "
@@ -296,17 +296,17 @@ class Service:
             line = audit_line(self._study_clock.now(row), who, "resolve", reason, detail)
             after = replace(row, generation=row.generation + 1, details=details.to_text())
             if self.store.update_study(row, after, audit=[line]):
-                self.board.reread(name)
+                self.policy_cache.reload(name)
                 return self.show(name)
         raise ConflictError(f"study {name!r} changes too often for its round to be resolved; try again")
 
     def close_if_due(self, name: str) -> int:
         """Close a study's round if it is due; return the number of closed rounds."""
-        snapshot = self.board.standing(name)
+        snapshot = self.policy_cache.snapshot(name)
         if not self._due.over(snapshot):
             return 0
         done = self.close_round(name, who="scheduler", reason="due", round=snapshot.row.round)
-        self.board.reread(name)
+        self.policy_cache.reload(name)
         with suppress(Exception):  # the next caller computes the report and gets the error
             if name in self._reported:
                 self._reported.discard(name)
@@ -335,7 +335,7 @@ class Service:
 
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again from the study file and the log, and report whether each is identical."""
-        snapshot = self.board.reread(name)
+        snapshot = self.policy_cache.reload(name)
         return replay_study(self.store, snapshot.spec, snapshot.row, self._archive)
 
     def report(self, name: str) -> Report:
@@ -356,11 +356,11 @@ class Service:
     ) -> WhatIfAnswer:
         """Answer another question from what was learned: the study's objective with these parts replaced."""
         question = WhatIfQuestion(tuple(maximize), tuple(minimize), tuple(keep), tuple(drop), tuple(only))
-        return self._reports.answer_what_if(self.board.reread(name), question)
+        return self._reports.answer_what_if(self.policy_cache.reload(name), question)
 
     def breaker(self, row: StudyRow) -> dict[str, int]:
         """Return the state of each guardrail: 0 holds, 1 warning, 2 breach."""
-        result = {rail.name: 0 for rail in self.board.spec(row).guardrails}
+        result = {rail.name: 0 for rail in self.policy_cache.spec(row).guardrails}
         for verdict in StudyState.from_text(row.details).breaker.verdicts:
             result[verdict.name] = max(result.get(verdict.name, 0), SEVERITY[verdict.state])
         return result
@@ -379,26 +379,26 @@ class Service:
         `key` is the prefix of the API key that it came with. With `hides_draw`, an event whose candidate is not what
         its policy draws is answered like any other; it is counted as rejected and never learned from.
         """
-        return self._intake.ingest(name, events, key, hides_draw=hides_draw)
+        return self._pipeline.ingest(name, events, key, hides_draw=hides_draw)
 
     def signing_key(self, name: str) -> str:
         """Return the key that a study's exposures are signed with; only callers with the scope evaluate may have it."""
-        return self._intake.signing_key(self.board.standing(name))
+        return self._pipeline.signing_key(self.policy_cache.snapshot(name))
 
     def expose(self, name: str, policy: PublishedPolicy, unit: str, cell: Bucket) -> None:
         """Log an exposure that the service itself decided, once for each policy and unit; never raises, never waits."""
-        self._intake.expose(name, policy, [(unit, cell)])
+        self._pipeline.expose(name, policy, [(unit, cell)])
 
     def expose_all(
         self, name: str, policy: PublishedPolicy, drawn: Iterable[tuple[str, Bucket]], *, key: str | None = None
     ) -> None:
         """Log many exposures of one policy together, as `expose` does each."""
-        self._intake.expose(name, policy, drawn, key)
+        self._pipeline.expose(name, policy, drawn, key)
 
     # What is kept
 
     @property
-    def keeping(self) -> Retention:
+    def retention(self) -> Retention:
         """Retention of the store's events; OptionError if the store has no archive."""
         if self._archive is None:
             raise OptionError("this store has no directory; name its archive with --archive")
@@ -407,21 +407,21 @@ class Service:
     def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
         """Move the events of every round that was learned to the archive, and delete archived ones that are old."""
         row = self._row(name)
-        done = self.keeping.archive(name)
+        done = self.retention.archive(name)
         delete_old_exposures(self.store, row)
-        gone = [] if delete_older is None else self.keeping.drop(name, older=delete_older)["rounds"]
+        gone = [] if delete_older is None else self.retention.drop(name, older=delete_older)["rounds"]
         return {**done, "deleted_rounds": gone}
 
     def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete all data of a unit, including the archive; the audit log stores the amount but not the unit."""
         self._row(name)
         check_reason(who, reason)
-        return self.keeping.forget(name, unit, who=who, reason=reason)
+        return self.retention.forget(name, unit, who=who, reason=reason)
 
     @property
     def unlogged(self) -> Mapping[str, int]:
         """Exposures of the service's own that could not be logged, by study."""
-        return self._intake.failures
+        return self._pipeline.failures
 
     # Keys
 
@@ -452,7 +452,7 @@ class Service:
         self.store.close()
 
     def _report(self, name: str) -> Report:
-        snapshot = self.board.reread(name)
+        snapshot = self.policy_cache.reload(name)
         problem = self.source_problem(name)
         return self._reports.build(
             snapshot,
@@ -479,7 +479,7 @@ class Service:
         return f"{name}@{place}"
 
     def _prepare_close(self, row: StudyRow, requested: NextPhase) -> StudyTransition:
-        spec = self.board.spec(row)
+        spec = self.policy_cache.spec(row)
         try:
             transition = prepare_close(
                 self.store,
@@ -499,9 +499,9 @@ class Service:
 
     def _verdict(self, row: StudyRow, transition: StudyTransition) -> ConfirmationVerdict:
         if row.state != "confirming" or transition.look is None:
-            return judge_missing_confirmation(self.board.spec(row))
+            return judge_missing_confirmation(self.policy_cache.spec(row))
         return self._reports.judge_confirmation(
-            self.board.reread(row.name), *transition.look, now=self._study_clock.now(row)
+            self.policy_cache.reload(row.name), *transition.look, now=self._study_clock.now(row)
         )
 
     def _commit(
@@ -523,7 +523,7 @@ class Service:
         )
         if done:
             self._study_clock.now(transition.after)  # the new round starts now, not at its next reading
-            self.board.reread(row.name)
+            self.policy_cache.reload(row.name)
             for message in describe_transition(row.name, transition):
                 self._notify(message)
         return done

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def learned(site: Site) -> None:
     """A study of one round with twenty users, which was learned."""
     site.study(rounds={"every": "1h", "maturity": "0s"})
-    policy = site.running.service.board.current("feed")
+    policy = site.running.service.policy_cache.current("feed")
     events: list[dict[str, Any]] = [
         {"type": "exposure", "id": f"e{unit}", "unit": unit, "version": 1, "candidate": policy.draw(unit).name}
         for unit in (f"user/{number}" for number in range(20))
@@ -85,7 +85,7 @@ def test_a_service_archives_by_itself(serve: Serve, tmp_path: Path, monkeypatch:
 def test_those_who_wait_for_their_turn_hold_up_nobody(serve: Serve, tmp_path: Path) -> None:
     site = serve(store=str(tmp_path / "store"), threads=2)
     learned(site)
-    archive = site.running.service.keeping._archive
+    archive = site.running.service.retention._archive
     context = site.running.application.context
     with ThreadPoolExecutor() as others:
         with archive.alone():

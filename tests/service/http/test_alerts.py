@@ -210,7 +210,7 @@ def test_a_disk_that_cannot_be_asked_silences_nothing(site: Site, monkeypatch: p
 
 
 def test_a_candidate_whose_exposures_are_lost(site: Site) -> None:
-    policy = site.service.board.current("feed")
+    policy = site.service.policy_cache.current("feed")
     lost = policy.cells[-1].name
     events = []
     for number in range(4000):
@@ -226,7 +226,7 @@ def test_a_candidate_whose_exposures_are_lost(site: Site) -> None:
 
 
 def test_a_node_that_has_lost_its_store(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PolicyCache, "silence", property(lambda board: 90.0))
+    monkeypatch.setattr(PolicyCache, "silence", property(lambda policy_cache: 90.0))
     assert looked(site) == {"PastoPolicyStale"}
 
 
@@ -244,7 +244,7 @@ def test_a_closer_that_is_dead(site: Site) -> None:
 
 def test_a_round_that_nobody_closes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its threads live, and yet it is not closed."""
-    every = site.service.board.standing("feed").spec.rounds.every
+    every = site.service.policy_cache.snapshot("feed").spec.rounds.every
     assert every is not None
     site.scheduler.stop()
     monkeypatch.setattr(Scheduler, "alive", property(lambda scheduler: True))

@@ -37,7 +37,7 @@ def send(producer: Producer, topic: str, *bodies: Any) -> None:
 
 
 def exposures(site: Site, first: int, last: int) -> list[dict[str, Any]]:
-    policy = site.running.service.board.current("feed")
+    policy = site.running.service.policy_cache.current("feed")
     units = [f"user {number}" for number in range(first, last)]
     drawn = {unit: policy.draw(unit).name for unit in units}
     return [

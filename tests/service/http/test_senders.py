@@ -9,7 +9,7 @@ from pasto.service.http.server import ServiceProcess
 
 
 def _names(running: ServiceProcess) -> set[str]:
-    policy = running.service.board.current("feed")
+    policy = running.service.policy_cache.current("feed")
     return {cell.name for cell in policy.cells}
 
 

@@ -47,7 +47,7 @@ class Signing:
         return dict(answer.json())
 
     def exposure(self, unit: str, study: str = "feed", **fields: Any) -> dict[str, Any]:
-        policy = self.site.running.service.board.current(study)
+        policy = self.site.running.service.policy_cache.current(study)
         drawn = {"version": policy.version, "candidate": policy.draw(unit).name}
         return {"type": "exposure", "id": f"id of {unit}", "unit": unit, **drawn, **fields}
 
@@ -129,7 +129,7 @@ def test_a_study_that_does_not_ask_for_signatures_is_as_before(signing: Signing)
     assert signing.policy("ranker").json()["signed"] is True
     plain, extra = signing.exposure("ann", "plain"), signing.exposure("bob", "plain", signature="0" * 64)
     assert signing.post("logger", plain, extra, study="plain")["accepted"] == 2
-    assert "exposures" not in signing.site.running.service.board.standing("plain").spec.document
+    assert "exposures" not in signing.site.running.service.policy_cache.snapshot("plain").spec.document
 
 
 def test_the_sdk_signs_what_it_decides(signing: Signing, tmp_path: Path) -> None:

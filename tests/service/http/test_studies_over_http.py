@@ -168,7 +168,7 @@ def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
 
 def test_the_policy_is_the_document_itself(site: Site) -> None:
     answer = site.client.get(POLICY)
-    current = site.running.service.board.current("feed")
+    current = site.running.service.policy_cache.current("feed")
     assert answer.content == current.text.encode()
     assert answer.headers["etag"] == f'"{current.checksum}"'
     PublishedPolicy.from_text(answer.content, answer.headers["etag"].strip('"'))
@@ -201,7 +201,7 @@ def test_waiting_ends_with_the_time_and_with_the_change(serve: Serve) -> None:
 def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     site = serve()
     site.study()
-    board, path = site.running.service.board, "/v1/studies/feed/policy"
+    policy_cache, path = site.running.service.policy_cache, "/v1/studies/feed/policy"
     tag = {"if-none-match": site.client.get(path).headers["etag"]}
 
     def lost() -> Any:
@@ -209,7 +209,7 @@ def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(site.running.service.store, "read_generations", lost)
-        site.until(lambda: board.silence > 0)
+        site.until(lambda: policy_cache.silence > 0)
         assert site.client.get(path, headers=tag).status_code == 304  # a hiccup is no news
         patch.setattr(policies, "MAX_STORE_SILENCE_SECONDS", 0.0)
         for headers in ({}, tag):
@@ -217,13 +217,13 @@ def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monke
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
             assert answer.headers["retry-after"]
         assert site.client.post("/v1/studies/feed/assign", json={"unit": "u"}).status_code == 200  # it still holds
-        waited = board.silence + board.current("feed").expires_after
-        patch.setattr(type(board), "silence", property(lambda _: waited))
+        waited = policy_cache.silence + policy_cache.current("feed").expires_after
+        patch.setattr(type(policy_cache), "silence", property(lambda _: waited))
         assert site.client.post("/v1/studies/feed/assign", json={"unit": "u"}).status_code == 503
         asked = {"context": {"targetingKey": "u"}}
         assert site.client.post("/ofrep/v1/evaluate/flags/feed", json=asked).status_code == 503
         assert site.client.post("/ofrep/v1/evaluate/flags", json=asked).json()["flags"] == []
-    site.until(lambda: board.silence == 0)
+    site.until(lambda: policy_cache.silence == 0)
     assert site.client.get(path, headers=tag).status_code == 304
 
 

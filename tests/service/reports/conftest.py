@@ -45,7 +45,7 @@ class Playground:
         lost: Callable[[str, int], bool] | None = None,
     ) -> None:
         """Users come: each is drawn, exposed and measured; `harm` is taken from y of whoever is not in control."""
-        policy = self.service.board.current("feed")
+        policy = self.service.policy_cache.current("feed")
         self._sent += 1
         rng = np.random.default_rng([policy.version, self._sent])
         events = []

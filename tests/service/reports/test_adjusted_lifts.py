@@ -29,7 +29,7 @@ LIFT = {"w=0": 1.0, "w=1": 0.0, "w=2": 0.3, "w=3": -0.5}
 
 def come_back(place: Any, users: int = 400) -> None:
     """The same users every round, whose tastes differ far more than candidates do."""
-    policy = place.service.board.current("feed")
+    policy = place.service.policy_cache.current("feed")
     rng = np.random.default_rng([policy.version, users, int(place.now)])
     taste = np.random.default_rng(5).normal(10.0, 3.0, users)
     events = []

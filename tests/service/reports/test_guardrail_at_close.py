@@ -145,7 +145,7 @@ def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Ma
     details = StudyState.from_text(row.details)
     older = replace(details, breaker=replace(details.breaker, carried=None))
     assert place.store.update_study(row, replace(row, details=older.to_text()))
-    place.service.board.reread("feed")
+    place.service.policy_cache.reload("feed")
     place.round(users=60, harm=1.0)
     carried = StudyState.from_text(place.store.read_study("feed").details).breaker.carried
     assert carried is not None
@@ -232,7 +232,7 @@ def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
     assert place.service.show("feed")["state"] == "learning"
     place.service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
     scheduler = Scheduler(place.service)
-    policy = place.service.board.current("feed")
+    policy = place.service.policy_cache.current("feed")
     harm, state = 0.0, "deployed"
     for day in range(9):
         if day == 3:

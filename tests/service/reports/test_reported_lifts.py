@@ -54,12 +54,12 @@ def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Mak
         single = lift_of(told, "the best single candidate", metric)["relative"]
         true = TRUTH[report["blend"]["single"]][place_of] / TRUTH["w=1"][place_of] - 1
         assert single["low"] < true < single["high"]
-    measured = PolicyCache(place.store).reread("feed").rounds
+    measured = PolicyCache(place.store).reload("feed").rounds
     assert [one.version for one in measured.rounds] == told["rounds"] == list(range(1, 9))
-    standing = place.service.board.standing("feed")
+    snapshot = place.service.policy_cache.snapshot("feed")
     (direct,) = estimate_lifts(
         record_rounds(measured.rounds),
-        {"rate": build_quantities(standing.spec)["rate"]},
+        {"rate": build_quantities(snapshot.spec)["rate"]},
         [LiftTarget("the learner's traffic")],
     )
     shown = lift_of(told, "the learner's traffic", "rate")
@@ -91,7 +91,7 @@ def test_quality_tells_what_was_cut_and_what_came_late(playground: Make) -> None
     place = playground()
     place.crowd(200)
     place.now += 3600
-    policy = place.service.board.current("feed")
+    policy = place.service.policy_cache.current("feed")
     place.service.close_round("feed", who="ann")
     drawn = policy.draw("too late")
     late = {"type": "exposure", "id": "late", "unit": "too late", "version": policy.version, "candidate": drawn.name}
@@ -158,8 +158,8 @@ def test_a_horizon_is_judged_by_the_first_look_behind_it(playground: Make) -> No
         seen.append((told["sequential"], sum(told["units"].values())))
     assert seen == [(True, 200), (True, 400), (False, 600), (False, 600), (False, 600)]
     assert "has been reached" in told["note"]
-    looks = PolicyCache(place.store).reread("feed").rounds.looks
-    spec = place.service.board.standing("feed").spec
+    looks = PolicyCache(place.store).reload("feed").rounds.looks
+    spec = place.service.policy_cache.snapshot("feed").spec
     anytime = report_confirmation(spec, looks[:3], ("w=0", "w=1", "w=2", "w=3"))
     assert anytime is not None
     lifts = {"lifts": [asdict(lift) for lift in anytime.lifts]}
@@ -271,6 +271,6 @@ def test_plans_start_from_what_was_measured(playground: Make) -> None:
 def test_of_very_many_rounds_the_latest_are_read(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = learned(playground, rounds=4)
     monkeypatch.setattr("pasto.service.round_history.MAX_NUMBERS", 2 * 5 * 4 * 5)
-    rounds = PolicyCache(place.store).reread("feed").rounds.rounds
+    rounds = PolicyCache(place.store).reload("feed").rounds.rounds
     assert [one.version for one in latest(rounds)] == [3, 4]
     assert [one.version for one in read_judged_rounds(place.store, 1)] == [1, 2, 3, 4]

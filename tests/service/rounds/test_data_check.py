@@ -69,7 +69,7 @@ def send(
     only: Container[str] | None = None,
 ) -> None:
     """Send events of these kinds for one policy, the current one if none is named."""
-    version = service.board.current("feed").version if version is None else version
+    version = service.policy_cache.current("feed").version if version is None else version
     number = service.store.read_study("feed").number  # type: ignore[union-attr]
     policy = service.store.read_policy(number, version)
     assert policy is not None
@@ -296,7 +296,7 @@ def test_the_report_shows_what_was_expected_and_what_came(begin: Callable[..., S
 
 def test_an_effect_that_the_control_does_not_share_is_learned(begin: Callable[..., Service]) -> None:
     service = begin(healthy=4)
-    policy = service.board.current("feed")
+    policy = service.policy_cache.current("feed")
     control = {f"user {user}" for user in range(USERS) if policy.draw(f"user {user}").arm == "control"}
     assert len(control) > 10
     send(service, ("exposure", "watch"))

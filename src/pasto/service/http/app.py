@@ -88,7 +88,7 @@ class Application:
             scheduler=scheduler,
             gauge_sources=[AlertGauges(service).collect],
         )
-        service.board.listen(context.long_poll.changed)
+        service.policy_cache.listen(context.long_poll.changed)
         routes = (*(_apply_settings(route, settings) for route in ROUTES), *pages)
         endpoints = {(route.method, route.path): Endpoint(route, context) for route in routes}
         self._hot: dict[tuple[str, str], Endpoint | FastAssign] = {

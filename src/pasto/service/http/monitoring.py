@@ -139,7 +139,7 @@ class AlertGauges:
         """Yield all gauges."""
         now = time.time()
         yield "pasto_time_seconds", "Clock of this machine.", now, None
-        silence = self._service.board.silence
+        silence = self._service.policy_cache.silence
         yield "pasto_store_silence_seconds", "Seconds since the store answered last.", silence, None
         with suppress(OSError):  # without this gauge an alert fires, and the other gauges are not lost
             if self._store.directory is not None:
@@ -160,7 +160,7 @@ class AlertGauges:
                 yield from study_gauges or ()
 
     def _collect_study(self, row: StudyRow, now: float, *, may_compute: bool) -> Iterator[Gauge]:
-        spec = self._service.board.spec(row)
+        spec = self._service.policy_cache.spec(row)
         if spec.source is None:
             yield "pasto_study_served", "1 if a study is served and its events are sent to the service.", 1.0, row.name
         held = sum(pending.is_held for pending in StudyState.from_text(row.details).waiting)

@@ -57,7 +57,9 @@ async def evaluate_flags(call: HttpRequest) -> HttpResponse:
     """Evaluate all flags for a unit; 304 if the caller has them."""
     try:
         unit = await _read_unit(call)
-        policies = [policy for name in sorted(call.service.board.names()) for policy in _current_policies(call, name)]
+        policies = [
+            policy for name in sorted(call.service.policy_cache.names()) for policy in _current_policies(call, name)
+        ]
         cells = [_draw_bucket(policy, unit) for policy in policies]
     except FlagContextError as error:
         return _error_response(400, error.code, error.details)
@@ -131,7 +133,7 @@ async def _read_policy(call: HttpRequest, name: str) -> PublishedPolicy:
 def _current_policies(call: HttpRequest, name: str) -> Iterator[PublishedPolicy]:
     """Yield the study's policy, if it has one."""
     try:
-        yield call.service.board.current(name)
+        yield call.service.policy_cache.current(name)
     except (UnknownStudyError, LifecycleError, StoreError):
         return
 
@@ -151,7 +153,7 @@ def _flag_bodies(call: HttpRequest, policy: PublishedPolicy) -> FlagBodies:
     """Return all response bodies of a policy by parameter and bucket; "" is the object of all parameters."""
     cached = _bodies_cache.get(policy.study)
     if cached is None or cached[0] is not policy:
-        spec = call.service.board.standing(policy.study).spec
+        spec = call.service.policy_cache.snapshot(policy.study).spec
         cached = _bodies_cache[policy.study] = (policy, dict(_encode_flags(policy, _float_parameters(spec.candidates))))
     return cached[1]
 

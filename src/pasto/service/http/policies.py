@@ -27,7 +27,7 @@ async def get_policy(call: HttpRequest) -> HttpResponse:
     """Return the served policy, or 304 if the caller has it; with `wait`, wait for the next one."""
     name = call.path("name")
     wait = _wait_seconds(call)
-    board, hub = call.service.board, call.context.long_poll
+    policy_cache, hub = call.service.policy_cache, call.context.long_poll
     etag = call.header(b"if-none-match")
     current = await call.policy(name)
     extra_headers: Headers = ()
@@ -37,11 +37,11 @@ async def get_policy(call: HttpRequest) -> HttpResponse:
             extra_headers = (*CLOSE, *retry(call.settings.retry_after))
         else:
             event = hub.event(name)
-            current = board.current(name)
+            current = policy_cache.current(name)
             if _matches(etag, current):
                 await hub.wait(event, wait)
-                current = board.current(name)
-    if board.silence > MAX_STORE_SILENCE_SECONDS:
+                current = policy_cache.current(name)
+    if policy_cache.silence > MAX_STORE_SILENCE_SECONDS:
         # Another node may have paused the study. Without a response, callers use their policy until it expires.
         raise ApiError(
             503,

@@ -183,14 +183,14 @@ class HttpRequest:
     async def require_study(self, name: str) -> None:
         """Raise an error if a study does not exist; only the first request for a study reads the store."""
         if name not in self.context.known_studies:
-            await self.run(lambda: self.service.board.standing(name))
+            await self.run(lambda: self.service.policy_cache.snapshot(name))
             self.context.known_studies.add(name)
 
     async def policy(self, name: str) -> PublishedPolicy:
         """Return the policy that a study serves."""
         if name not in self.context.known_studies:
             await self.require_study(name)
-        return self.service.board.current(name)
+        return self.service.policy_cache.current(name)
 
     async def body(self) -> bytes:
         """Return the body, decompressed and within the limits."""
@@ -254,7 +254,7 @@ class HttpRequest:
         questions of the kind that may be pending. See `Questions` for `cache`.
         """
         seconds = self.settings.request_timeout if timeout is None else timeout
-        row = (await self.run(lambda: self.service.board.reread(name))).row
+        row = (await self.run(lambda: self.service.policy_cache.reload(name))).row
         work = partial(question, self.service)
         if (process := self.context.question_process) is not None:
             work = partial(process.compute, question, max(seconds, STUCK_SECONDS))

@@ -102,7 +102,7 @@ class ServiceProcess:
             notify = (lambda message: None) if self._webhook is None else self._webhook.send
             self.service = Service(store, notify=notify, archive=archive)
             if settings.archive_after or settings.archive_keep:
-                self.service.keeping  # noqa: B018 -- raises at the start if archiving is not possible
+                self.service.retention  # noqa: B018 -- raises at the start if archiving is not possible
             self.scheduler = Scheduler(self.service, settings.poll)
             further = () if pages is None else pages(self.service)
             self.application = Application(
@@ -144,7 +144,7 @@ class ServiceProcess:
         budget = claim_descriptors(self.settings)
         self.connections.capacity = budget.connections
         self.application.context.long_poll.limit = budget.waiters
-        self.service.board.refresh()
+        self.service.policy_cache.refresh()
         if self._webhook is not None:
             self._webhook.start()
         self.scheduler.start()
