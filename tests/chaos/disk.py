@@ -21,6 +21,7 @@ from tests.chaos.verification import verify_service
 from tests.system.killable_service import batch
 
 DISK_MB = 40
+MAX_UNMOUNT_TRIES = 100
 BALLAST = "ballast"
 """A file that fills the disk, and is removed to make room."""
 BATCHES_WHILE_FULL = 20
@@ -162,7 +163,13 @@ def mounted_disk(folder: Path, size_mb: int) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], check=True)  # noqa: S607
+        # The question process of a killed service ends a moment after it, and holds the disk until then.
+        for _ in range(MAX_UNMOUNT_TRIES - 1):
+            if subprocess.run(["umount", str(folder)], check=False, capture_output=True).returncode == 0:  # noqa: S607
+                break
+            time.sleep(0.1)
+        else:
+            subprocess.run(["umount", str(folder)], check=True)  # noqa: S607
 
 
 def _write_ballast(disk: Path) -> None:
