@@ -70,8 +70,8 @@ class StateError(InputError):
 class StudyFileError(InputError):
     """A study file that makes no usable study.
 
-    >>> str(StudyFileError({"goal.maximize": "names 'watch', which is no metric", "unit": "is missing"}))
-    "goal.maximize names 'watch', which is no metric; unit is missing"
+    >>> str(StudyFileError({"goal.maximize": "names 'watch', which is not a metric", "unit": "is missing"}))
+    "goal.maximize names 'watch', which is not a metric; unit is missing"
     """
 
     def __init__(self, problems: Mapping[str, str]) -> None:

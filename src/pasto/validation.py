@@ -61,7 +61,7 @@ class ProblemList:
     >>> problems.fields("traffic", {"contrl": 0.1}, ("control", "explore"))
     {}
     >>> problems.found
-    {'traffic.contrl': "is no field here; did you mean 'control'?"}
+    {'traffic.contrl': "is not a field here; did you mean 'control'?"}
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class ProblemList:
             if key in names:
                 fields[str(key)] = value
             elif new_name is None:
-                self.add(within(path, label[:80]), f"is no field here; {nearest_name(key, names)}")
+                self.add(within(path, label[:80]), f"is not a field here; {nearest_name(key, names)}")
             else:
                 self.add(within(path, label), f"is now called {new_name}; rename it")
                 fields.setdefault(new_name, value)  # so that its other problems are noted, too

@@ -148,7 +148,7 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Any, visit
     assert len(keys) >= 50
     desk = visit("desk")
     desk.go("/studies/hostile")
-    for key in (HOSTILE[0], keys[0]):  # what is no key is told, then one with a hostile name lets in
+    for key in (HOSTILE[0], keys[0]):  # what is not a key is told, then one with a hostile name lets in
         desk.page.get_by_label("Key").fill(key)
         desk.page.get_by_role("button", name="Log in").click()
         desk.page.wait_for_load_state()

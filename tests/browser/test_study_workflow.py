@@ -14,7 +14,7 @@ pytestmark = pytest.mark.services
 
 
 def _world() -> Any:
-    """The simulated users beside this file; tests are no package."""
+    """The simulated users beside this file; tests are not a package."""
     spec = importlib.util.spec_from_file_location("feed_world", Path(__file__).with_name("feed_world.py"))
     assert spec is not None
     assert spec.loader is not None

@@ -209,7 +209,7 @@ def test_what_is_made_of_one_units_events(table: Table) -> None:
     for at, amount in ((3, 5.0), (9, 1.0), (9, 2.0), (4, -8.0)):
         events.append(Event("ann", "seen", {"x": amount, "at": at}))
     events.append(Event("ann", "seen", {"at": 99}))  # without a number it is only counted
-    events.append(Event("ann", "seen", {"x": "7", "at": 99}))  # and text is no number
+    events.append(Event("ann", "seen", {"x": "7", "at": 99}))  # and text is not a number
     table.fill(events)
     columns = [Column(kind, "seen", "x", kind, by="at" if kind == "last" else None) for kind in kinds]
     (cell,) = table.measure(*columns, count("seen"), Column("any", "seen", None, "any"))

@@ -144,7 +144,7 @@ def test_sqlite_only_reads_and_only_events(payloads: list[str]) -> None:
             kept = Kept(connection)
             for columns in (hostile(payload), fields(payload)):
                 assert re.search("^$|JSON path", told(measured, kept, columns)), payload
-            assert kept.texts == known.texts, payload  # what is bound is no part of the text
+            assert kept.texts == known.texts, payload  # what is bound is not part of the text
         assert seen <= {(sqlite3.SQLITE_SELECT, None), (sqlite3.SQLITE_FUNCTION, None), (sqlite3.SQLITE_READ, "events")}
 
 

@@ -27,8 +27,8 @@ def test_an_array_an_object_and_lines_read_alike() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    ({**SHOWN, "propensity": 1e-6}, "propensity is no field of an event; leave it out: propensities are computed"),
-    ({**SHOWN, "arm": "learner"}, "arm is no field"),
+    ({**SHOWN, "propensity": 1e-6}, "propensity is not a field of an event; leave it out: propensities are computed"),
+    ({**SHOWN, "arm": "learner"}, "arm is not a field"),
     ({**SHOWN, "id": ""}, "id: .*an id has 1 to 128 characters"),
     ({**SHOWN, "id": "x" * 129}, "id: .*an id has 1 to 128 characters"),
     ({**SHOWN, "unit": "x" * 257}, "unit: .*hash a longer one"),
@@ -91,7 +91,7 @@ def test_what_is_no_batch_is_refused_whole(body: bytes) -> None:
 
 
 def test_nesting_without_end_is_refused() -> None:
-    with pytest.raises(InputError, match="the body is no JSON"):
+    with pytest.raises(InputError, match="the body is not JSON"):
         decode_events(b"[" * 100_000)
     deep = decode_events(b'{"type": "metric", "fields": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", lines=True)
     assert isinstance(deep[0], RejectedEvent)
@@ -100,7 +100,7 @@ def test_nesting_without_end_is_refused() -> None:
 def test_lines_that_are_no_json_are_refused_alone() -> None:
     found = decode_events(f"{json.dumps(SHOWN)}\nnonsense\n{json.dumps(LIKED)}".encode(), lines=True)
     assert isinstance(found[1], RejectedEvent)
-    assert "the line is no JSON" in found[1].reason
+    assert "the line is not JSON" in found[1].reason
     assert len(found) == 3
 
 

@@ -93,7 +93,7 @@ def test_forged_exposures_are_refused(learning: Service) -> None:
     assert "which version 1 does not serve" in reasons[1]
     assert "version is 2, which study 'feed' never published" in reasons[2]
     assert "version is 0" in reasons[3]
-    assert "propensity is no field" in reasons[4]
+    assert "propensity is not a field" in reasons[4]
     assert [refusal["index"] for refusal in answer["rejected"]] == [0, 1, 2, 3, 4]
     assert {refusal["id"] for refusal in answer["rejected"]} == {"e/ann"}
     assert _rows(learning) == []

@@ -35,7 +35,7 @@ class Backoff:
     """
 
     def __init__(self, random: Callable[[], float] | None = None) -> None:
-        self._random = random or Random().random  # noqa: S311 -- jitter is no secret
+        self._random = random or Random().random  # noqa: S311 -- jitter is not a secret
         self.failures = 0
 
     def jitter(self) -> float:

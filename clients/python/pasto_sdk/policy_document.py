@@ -156,13 +156,13 @@ def _parse(text: str) -> object:
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
-        raise PolicyError("the policy is no JSON that can be read: it is nested too deep") from None
+        raise PolicyError("the policy is not readable JSON: it is nested too deep") from None
     except ValueError as error:
-        raise PolicyError(f"the policy is no JSON: {error}") from error
+        raise PolicyError(f"the policy is not JSON: {error}") from error
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _mode(fields: dict[str, Any]) -> Literal["shuffled", "sticky"]:

@@ -55,7 +55,7 @@ def parse_metrics(document: Mapping[str, object], path: str = "metrics") -> dict
         if not isinstance(name, str) or not _METRIC_NAME.fullmatch(name):
             problems.add(
                 within(path, show_value(name)),
-                "is no metric's name: up to 63 letters, digits, _ and -, and a letter or _ first",
+                "is not a metric name: up to 63 letters, digits, _ and -, and a letter or _ first",
             )
             continue
         metric = _read_metric(problems, within(path, name), name, given)
@@ -192,7 +192,7 @@ def _read_conditions(problems: ProblemList, path: str, given: object) -> tuple[C
     for field, wanted in given.items():
         spot = within(path, field if isinstance(field, str) else show_value(field))
         if not isinstance(field, str) or not _FIELD_NAME.fullmatch(field):
-            problems.add(spot, "is no field's name: up to 64 letters, digits and _ . -, and a letter or _ first")
+            problems.add(spot, "is not a field name: up to 64 letters, digits and _ . -, and a letter or _ first")
         elif isinstance(wanted, Mapping):
             if not wanted:
                 problems.add(spot, 'has no comparison; write one such as {">=": 3}')
@@ -252,7 +252,9 @@ def _add_covariate_columns(problems: ProblemList, path: str, metrics: Mapping[st
             spot = f"{within(path, name)}.covariate"
             source = metrics.get(covariate.metric)
             if source is None:
-                problems.add(f"{spot}.metric", f"is no metric of this study; {nearest_name(covariate.metric, metrics)}")
+                problems.add(
+                    f"{spot}.metric", f"is not a metric of this study; {nearest_name(covariate.metric, metrics)}"
+                )
             elif source.denominator is not None and covariate.cap is not None:
                 problems.add(f"{spot}.cap", f"cannot bound {covariate.metric}, which is a ratio; leave it out")
             else:

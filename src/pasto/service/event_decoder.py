@@ -143,13 +143,13 @@ def _items(body: bytes, lines: bool) -> list[Any]:
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"the body is no UTF-8: {error}") from error
+        raise InputError(f"the body is not UTF-8: {error}") from error
     if lines:
         return [_line(line) for line in text.split("\n") if line.strip()]
     try:
         items = json.loads(text, parse_int=_read_integer)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"the body is no JSON: {_shortly(error)}") from error
+        raise InputError(f"the body is not JSON: {_shortly(error)}") from error
     if isinstance(items, dict):
         if set(items) != {"events"}:
             names = ", ".join(sorted(map(repr, items))[:5])
@@ -171,7 +171,7 @@ def _line(text: str) -> Any:
 
 def _to_event(place: int, item: Any) -> Event | RejectedEvent:
     if isinstance(item, _JsonError):
-        return RejectedEvent(place, None, f"the line is no JSON: {item.problem}")
+        return RejectedEvent(place, None, f"the line is not JSON: {item.problem}")
     try:
         event: Event = msgspec.convert(item, Event)
     except msgspec.ValidationError as error:
@@ -209,7 +209,7 @@ def _reason(message: str, item: Any) -> str:
     field = path.lstrip(".").split(".")[0].split("[")[0]
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what, re.DOTALL):
         name = unknown[1][:40]
-        return f"{name} is no field of an event; {_FIXES.get(name, 'leave it out')}"
+        return f"{name} is not a field of an event; {_FIXES.get(name, 'leave it out')}"
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
         return f"{missing[1]} is missing; {_FIXES.get(missing[1], 'add it')}"
     if not field:

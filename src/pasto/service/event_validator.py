@@ -249,7 +249,7 @@ class EventValidator:
             return self._unknown(event.version)
         cell = None if policy is None else policy.named.get(event.candidate)
         if cell is None and not event.fallback and event.candidate not in self._names:
-            return f"candidate is {event.candidate[:40]!r}, which is no candidate of this study"
+            return f"candidate is {event.candidate[:40]!r}, which is not a candidate of this study"
         candidate = None if cell is None else cell.candidate
         return EventRow(
             event.id, EXPOSURE, event.unit, event.version, None, candidate, None, None, 1, event.source, event.sequence

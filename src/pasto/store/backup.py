@@ -96,7 +96,7 @@ def open_backup(source: Path) -> Iterator[sqlite3.Connection]:
                 _require_sound(connection, source)
                 version = read_version(connection)
             except sqlite3.Error as error:
-                raise UnsafeStoreError(f"{source} is no backup of a store: {error}") from error
+                raise UnsafeStoreError(f"{source} is not a backup of a store: {error}") from error
             if version == 0:
                 raise UnsafeStoreError(f"{source} is not a backup of a store: its tables are missing")
             if version == len(migrations("sqlite")):

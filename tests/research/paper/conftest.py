@@ -1,4 +1,4 @@
-"""Public data sets are no part of the repository: tests on them run where PASTO_DATA names a directory with some."""
+"""Public data sets are not part of the repository: tests on them run where PASTO_DATA names a directory with some."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _records(source: Source) -> Iterator[Mapping[str, Any]]:
             try:
                 record = json.loads(line) if line.startswith('{"') else ast.literal_eval(line)
             except (ValueError, SyntaxError) as error:
-                raise InputError(f"{str(source)!r}, line {number}, is no JSON object: {line[:80]!r}") from error
+                raise InputError(f"{str(source)!r}, line {number}, is not a JSON object: {line[:80]!r}") from error
             yield record
 
 

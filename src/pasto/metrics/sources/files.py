@@ -71,7 +71,7 @@ def _files(pattern: str) -> tuple[str, str]:
         if path.suffix == f".{kind}":
             return kind, pattern
     raise OptionError(
-        f"{pattern} is no folder and names no files of {' or '.join(FORMATS)}; end it in .parquet or .csv"
+        f"{pattern} is not a folder and names no files of {' or '.join(FORMATS)}; end it in .parquet or .csv"
     )
 
 

@@ -177,7 +177,7 @@ def _read_baseline(
         if isinstance(given, str) and isinstance(candidates, Candidates):
             if given not in candidates.names:
                 problems.add(
-                    "baseline", f"is no candidate's name: {show_value(given)}; {nearest_name(given, candidates.names)}"
+                    "baseline", f"is not a candidate name: {show_value(given)}; {nearest_name(given, candidates.names)}"
                 )
                 return None
             return candidates[given]

@@ -94,7 +94,7 @@ def _check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number that a study can use")
+    raise ValueError(f"{name} is not a number that a study can use")
 
 
 def _read_yaml(text: str) -> Any:

@@ -106,7 +106,7 @@ def test_unreadable_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a review needs reviewerID, asin and overall"):
         load(tmp_path)
     (tmp_path / "reviews.json").write_text("{broken\n")
-    with pytest.raises(InputError, match="line 1, is no JSON object"):
+    with pytest.raises(InputError, match="line 1, is not a JSON object"):
         load(tmp_path)
 
 
