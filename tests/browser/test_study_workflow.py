@@ -110,7 +110,7 @@ def test_the_breaker_trips_while_the_page_is_open(site: Any, visit: Any) -> None
         world.play(site.client, 1, 500, harm=0.35)
         if site.client.get("/v1/studies/feed").json()["state"] == "paused":
             break
-    desk.page.get_by_text("Stopped by the breaker").wait_for()
+    desk.page.get_by_text("Stopped by the guardrail monitor").wait_for()
     desk.page.locator(".state.paused").wait_for()
     desk.page.locator("#actions summary", has_text="Resume").wait_for()
     assert "is now paused" in desk.page.locator("#said").inner_text()
@@ -118,7 +118,7 @@ def test_the_breaker_trips_while_the_page_is_open(site: Any, visit: Any) -> None
     desk.expect("text=No event has come yet").to_have_count(0, timeout=60_000)
     desk.shoot("9-tripped")
     desk.go("/")
-    desk.page.get_by_text("Stopped by the breaker").wait_for()
+    desk.page.get_by_text("Stopped by the guardrail monitor").wait_for()
     desk.shoot("10-alarm")
     desk.check()
 

@@ -78,7 +78,7 @@ def test_every_page_and_part_of_a_learning_study(browser: Any, learned: Service)
     answer = browser.get("/studies/feed/answer").text
     assert "Who takes part" in answer
     assert "Metrics and prices" in answer
-    assert "floor judged against the control" in answer
+    assert "stop level judged against the control" in answer
     assert "ertified" in answer
     assert "the hard guardrail" in answer
     assert "watch, adjusted by the units’ past: variance reduced by" in answer
@@ -246,10 +246,12 @@ def test_the_report_is_one_file_to_keep(browser: Any, learned: Service) -> None:
 
 
 def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> None:
-    learned.change("feed", "pause", who="breaker", reason="breaker: likes fell below its floor -90%")
+    learned.change("feed", "pause", who="breaker", reason="guardrail monitor: likes fell below its stop level -90%")
     for path in ("/", "/studies/feed"):
         text = browser.get(path).text
-        assert '<p class="notice alarm">Stopped by the breaker: likes fell below its floor -90%</p>' in text
+        assert (
+            '<p class="notice alarm">Stopped by the guardrail monitor: likes fell below its stop level -90%</p>' in text
+        )
 
 
 def test_a_held_round_is_a_warning_and_is_resolved_by_a_form(browser: Any, learned: Service) -> None:
@@ -290,7 +292,7 @@ def test_a_certificate_that_was_not_measured_is_a_warning(
 def test_no_certificate_is_shown_after_the_breaker_tripped(
     browser: Any, learned: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = "The breaker has pulled traffic"
+    told = "The guardrail monitor stopped the study"
     assert told not in browser.get("/studies/feed/answer").text
     show = learned.show
     tripped = {"verdicts": [], "tripped": {"round": 3, "at": 0.0, "reason": "breaker: likes"}}

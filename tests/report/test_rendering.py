@@ -113,7 +113,7 @@ def test_names_never_become_markup(report: Report) -> None:
 def test_every_section_is_in_both_forms(report: Report) -> None:
     titles = [section.title for section in build_sections(report)]
     assert titles[1:] == [
-        *("Breaker", "Confirmation", "Predicted and realised", "Lift while learning"),
+        *("Guardrail monitor", "Confirmation", "Predicted and realised", "Lift while learning"),
         *("Single candidates", "The blend", "Trade-off"),
     ]
     told = render_text(report)

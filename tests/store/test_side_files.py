@@ -124,7 +124,7 @@ def test_a_failed_restore_leaves_the_mark(tmp_path: Path) -> None:
     (tmp_path / "data" / "pasto.db").unlink()
     (tmp_path / "text").write_text("not a database" * 1000)
     again = open_store(str(tmp_path / "data"), is_restoring=True)
-    with pytest.raises(UnsafeStoreError, match="no backup"):
+    with pytest.raises(UnsafeStoreError, match="not a backup"):
         again.restore_backup(tmp_path / "text")
     again.close()
     with pytest.raises(UnsafeStoreError, match="held a store with keys"):

@@ -625,10 +625,10 @@ def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(
     with pytest.raises(StoreError, match="not empty"):
         store.restore_backup(target)
     assert everything(store) == before
-    with pytest.raises(StoreError, match="no backup"):
+    with pytest.raises(StoreError, match="backup"):
         store.restore_backup(tmp_path / "nowhere.db")
     (tmp_path / "text").write_text("not a database, but long enough to look like one" * 100)
-    with pytest.raises(UnsafeStoreError, match="no backup"):
+    with pytest.raises(UnsafeStoreError, match="not a backup"):
         store.restore_backup(tmp_path / "text")
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["backup.db", "text"]
 

@@ -121,8 +121,10 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
         assert served <= held
         assert 'pasto_breaker{guardrail="likes",study="feed"} 2.0' in site.get("/metrics").text
         report = site.get("/v1/studies/feed/report").json()
-        assert report["breaker"]["tripped"]["reason"].startswith("breaker: likes fell below its floor -15%")
-        assert "Tripped: breaker: likes" in site.get("/v1/studies/feed/report?format=text").text
+        assert report["breaker"]["tripped"]["reason"].startswith(
+            "guardrail monitor: likes fell below its stop level -15%"
+        )
+        assert "Stopped: guardrail monitor: likes" in site.get("/v1/studies/feed/report?format=text").text
         refused = site.patch("/v1/studies/feed", json={"action": "resume"})
         assert (refused.status_code, "needs a reason" in refused.json()["error"]["message"]) == (400, True)
         assert service.audit("feed")[-1]["who"] == "breaker"

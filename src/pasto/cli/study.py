@@ -373,7 +373,7 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     if tripped := document["breaker"]["tripped"]:
         facts.append(("stopped by", tripped["reason"]))
     facts += [
-        ("breaker", f"{verdict['name']} in the arm {verdict['arm']}: {verdict['state']}")
+        ("guardrail monitor", f"{verdict['name']} in the arm {verdict['arm']}: {verdict['state']}")
         for verdict in document["breaker"]["verdicts"]
         if verdict["state"] != "holds" and not tripped
     ]

@@ -15,6 +15,8 @@ from pasto.store import Store
 
 MAX_ENTRIES = 200
 """Latest entries that are stored of each kind."""
+MONITOR_PREFIXES = ("guardrail monitor: ", "breaker: ")
+"""Openings of the reasons that the guardrail monitor gives; stores may hold the second, older one."""
 
 
 @dataclass(slots=True)
@@ -61,7 +63,9 @@ class AuditLogReader:
 
 def _is_pause(entry: dict[str, Any]) -> bool:
     return bool(
-        entry["action"] == "pause" or entry["detail"].get("to") == "paused" or entry["reason"].startswith("breaker")
+        entry["action"] == "pause"
+        or entry["detail"].get("to") == "paused"
+        or entry["reason"].startswith(MONITOR_PREFIXES)
     )
 
 
@@ -78,9 +82,9 @@ class Alarm:
     text: str
 
 
-def is_breaker_pause(entry: Mapping[str, Any]) -> bool:
+def is_monitor_pause(entry: Mapping[str, Any]) -> bool:
     """Return whether the guardrail monitor, not a person, paused a study."""
-    return bool(entry["action"] == "trip" or entry["reason"].startswith("breaker: "))
+    return bool(entry["action"] == "trip" or entry["reason"].startswith(MONITOR_PREFIXES))
 
 
 def find_alarms(
@@ -90,8 +94,8 @@ def find_alarms(
     alarms = []
     row = snapshot.row
     if row.state == "paused" and (entry := audit_log.last_pause(row.number)) is not None:
-        if is_breaker_pause(entry):
-            alarms.append(Alarm("alarm", f"Stopped by the breaker: {entry['reason'].removeprefix('breaker: ')}"))
+        if is_monitor_pause(entry):
+            alarms.append(Alarm("alarm", f"Stopped by the guardrail monitor: {entry['reason'].partition(': ')[2]}"))
         else:
             alarms.append(Alarm("warning", f"Paused by {entry['who']}: {entry['reason'] or 'no reason given'}"))
     if (source := study.get("source_problem")) is not None:

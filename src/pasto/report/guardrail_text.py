@@ -215,7 +215,7 @@ def _state_text(guardrail: ConfirmedGuardrail) -> str:
     if guardrail.measured is None:
         return "not measured"
     floor = "clear of" if guardrail.clear_of_floor else "it may be beyond"
-    endings = {"holds": "", "broken": "; it is broken", "unclear": f"; {floor} its floor {guardrail.floor}"}
+    endings = {"holds": "", "broken": "; it is broken", "unclear": f"; {floor} its stop level {guardrail.floor}"}
     return f"{_interval_text(guardrail.measured, guardrail.relative)}{endings[guardrail.state]}"
 
 

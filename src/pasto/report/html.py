@@ -24,7 +24,7 @@ th { font-weight: 600; } .number { text-align: right; } svg { max-width: 100%; h
 GLOSSARY = (
     "A lift compares units of the same rounds: those served the candidates with those held on the baseline, the "
     "control. The true lift lies in its interval with the stated confidence. A guardrail is a "
-    "metric that must hold; beyond its floor the breaker stops the study by itself."
+    "metric that must hold; beyond its stop level the guardrail monitor stops the study."
 )
 
 

@@ -10,7 +10,9 @@ _SENTENCES = {
     "deleted_events": "except rounds {rounds}, whose events are deleted, taken as recorded",
     "own_tables": "except rounds {rounds}, which were measured in other tables, taken as recorded",
     "covariates": "except covariates in rounds {rounds}, whose past is deleted, taken as recorded",
-    "breaker": "except the breaker's verdicts after rounds {rounds}, judged in an earlier way, taken as recorded",
+    "breaker": (
+        "except the guardrail monitor's verdicts after rounds {rounds}, judged in an earlier way, taken as recorded"
+    ),
 }
 
 

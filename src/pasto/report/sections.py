@@ -77,7 +77,7 @@ def _sections(report: Report) -> Iterator[ReportSection]:
     if report.source_problem is not None:
         yield _source_section(report.source_problem)
     if report.breaker.tripped is not None:
-        yield ReportSection("Breaker", (f"Tripped: {report.breaker.tripped.reason}", _REARM_TEXT))
+        yield ReportSection("Guardrail monitor", (f"Stopped: {report.breaker.tripped.reason}", _REARM_TEXT))
     if report.held:
         yield _held_section(report.held)
     if report.confirmation is not None and report.confirmation.lifts:
@@ -307,7 +307,7 @@ def _guardrail_section(guardrails: Sequence[GuardrailReport]) -> ReportSection:
         )
         for guardrail in guardrails
     )
-    header = ("guardrail", "kept", "floor", "floor judged", "blend holds it with", "breaker", "p")
+    header = ("guardrail", "limit", "stop level", "judged", "blend holds it with", "monitor", "p")
     return ReportSection("Guardrails", own_units_text(guardrails), header, rows)
 
 

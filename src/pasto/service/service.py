@@ -220,8 +220,8 @@ class Service:
             skips_confirmation = bool(options.get("without_confirmation"))
             if action == "resume" and details.breaker.tripped is not None and not reason.strip():
                 raise OptionError(
-                    f"study {name!r} was stopped by its breaker ({details.breaker.tripped['reason']}); to resume it "
-                    "needs a reason, which the audit log keeps; say why it may be served again"
+                    f"study {name!r} was stopped by its guardrail monitor ({details.breaker.tripped['reason']}); "
+                    "to resume it needs a reason, which the audit log keeps; say why it may be served again"
                 )
             state = target(
                 name, row.state, action, reason=reason, paused_from=paused_from, without_confirmation=skips_confirmation

@@ -38,7 +38,9 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
     assert taken is not None
     shown = place.service.show("feed")
     assert (shown["state"], shown["paused_from"], set(shown["policy"]["arms"])) == ("paused", "learning", {"held"})
-    assert shown["breaker"]["tripped"]["reason"].startswith("breaker: y fell below its floor -12% of the control")
+    assert shown["breaker"]["tripped"]["reason"].startswith(
+        "guardrail monitor: y fell below its stop level -12% of the control"
+    )
     assert shown["breaker"]["tripped"]["round"] == 4 + taken
     assert [verdict["state"] for verdict in shown["breaker"]["verdicts"]] == ["breach"]
     line = place.service.audit("feed")[-1]
@@ -74,7 +76,7 @@ def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(everywh
     place = everywhere()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
-    with pytest.raises(OptionError, match=r"stopped by its breaker .*needs a reason"):
+    with pytest.raises(OptionError, match=r"stopped by its guardrail monitor .*needs a reason"):
         place.service.change("feed", "resume", who="ann", reason=" ")
     resumed = place.service.change("feed", "resume", who="ann", reason="the ranking was repaired")
     assert resumed["breaker"] == {"verdicts": [], "tripped": None}
@@ -219,7 +221,7 @@ def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
     monkeypatch.setattr(guardrail_check, "judge_learning", fails)
     closed = place.round()
     assert closed["closed"]
-    assert closed["problems"] == ["the breaker could not judge: ArithmeticError: no such luck"]
+    assert closed["problems"] == ["the guardrail monitor could not judge: ArithmeticError: no such luck"]
 
 
 @pytest.mark.parametrize("rail", [{"at_most": 12.0, "stop_at": 14.0}, {"at_least": 9.0, "stop_at": 6.0}])
@@ -296,7 +298,7 @@ def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
     assert (shown["state"], shown["breaker"]["tripped"]["round"]) == ("paused", 12)
     judged = "against the control" if control == "20%" else "over whole days"
     reason = shown["breaker"]["tripped"]["reason"]
-    assert reason.startswith(f"breaker: y fell below its floor 9.3 (judged {judged}) in the arm learner")
+    assert reason.startswith(f"guardrail monitor: y fell below its stop level 9.3 (judged {judged}) in the arm learner")
     assert place.service.replay("feed")["identical"]
 
 

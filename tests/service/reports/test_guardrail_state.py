@@ -157,7 +157,7 @@ def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: Study
     odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)
     judged = check_guardrails(spec, "learning", before, [(2, (odd,))])
     assert judged.verdicts == ()
-    assert judged.problems[0].startswith("the breaker could not judge: MeasurementError")
+    assert judged.problems[0].startswith("the guardrail monitor could not judge: MeasurementError")
     assert judged.carried == before.carried
 
 

@@ -378,7 +378,7 @@ def describe_transition(study: str, transition: StudyTransition) -> Iterator[dic
         yield {"event": "trip", **about, "reason": transition.trip, "verdicts": verdicts}
     elif transition.warned:
         names = ", ".join(transition.warned)
-        reason = f"breaker: {names} may be about to fall through its floor"
+        reason = f"guardrail monitor: {names} may soon reach its stop level"
         yield {"event": "warning", **about, "reason": reason, "verdicts": verdicts}
     for kind, name in sorted(transition.newly_departed):
         reason = f"units of {kind[:-1]} {show_sender(name) or 'none'} depart from those of other senders"

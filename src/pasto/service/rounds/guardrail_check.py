@@ -114,8 +114,10 @@ def describe_breach(spec: StudySpec, verdicts: Sequence[ArmVerdict]) -> str:
         way = "fell below" if rail.lower else "rose above"
         when = f", most likely since round {verdict.since}" if verdict.arm == "learner" else ""
         against = " of the control" if rail.stop_at.relative else f" (judged {BASIS_TEXT[verdict.judged]})"
-        parts.append(f"{rail.name} {way} its floor {rail.stop_at.written()}{against} in the arm {verdict.arm}{when}")
-    return "breaker: " + "; ".join(parts)
+        parts.append(
+            f"{rail.name} {way} its stop level {rail.stop_at.written()}{against} in the arm {verdict.arm}{when}"
+        )
+    return "guardrail monitor: " + "; ".join(parts)
 
 
 def choose_hold(state: str) -> str:
@@ -291,14 +293,14 @@ def check_guardrails(
         return GuardrailResult(tuple(verdicts), carried_on.written())
     except (PastoError, ArithmeticError, ValueError) as error:
         return GuardrailResult(
-            (), carried.written(), (f"the breaker could not judge: {type(error).__name__}: {error}",)
+            (), carried.written(), (f"the guardrail monitor could not judge: {type(error).__name__}: {error}",)
         )
 
 
 def rearm(status: GuardrailStatus, before: str, after: str, round: int) -> GuardrailStatus:
     """Return the monitor before a close; its evidence starts again if a person resumes the study that it paused.
 
-    >>> rearm(GuardrailStatus(tripped={"reason": "breaker: likes"}), "paused", "learning", 7)
+    >>> rearm(GuardrailStatus(tripped={"reason": "guardrail monitor: likes"}), "paused", "learning", 7)
     GuardrailStatus(since=8, verdicts=(), tripped=None, carried=None)
     """
     if before == "paused" and after not in ("paused", "archived") and status.tripped is not None:
