@@ -7,7 +7,7 @@ import json
 import numpy as np
 from numpy.testing import assert_allclose
 
-from pasto.estimate import SufficientStatistics
+from pasto.estimate import Overdispersion, SufficientStatistics
 from pasto.estimate.sufficient_statistics import reference_variances, relative_units
 
 
@@ -121,3 +121,21 @@ def test_statistics_survive_being_saved() -> None:
     statistics = statistics.add(np.array([1]), np.array([[0.7, 0.2]]), np.ones(1), np.eye(2)[None] / 3)
     again = SufficientStatistics.from_saved(json.loads(json.dumps(statistics.to_saved())), 2)
     assert again.to_saved() == statistics.to_saved()
+
+
+def test_right_errors_seldom_raise_the_alarm_however_few_the_repeats() -> None:
+    rng = np.random.default_rng(1)
+    for degrees in (1, 3, 10, 100):
+        ratios = rng.chisquare(degrees, 4_000) / degrees
+        raised = Overdispersion.from_ratio(ratios, float(degrees)).raised
+        assert raised.mean() <= 0.01
+
+
+def test_errors_too_small_by_half_raise_it() -> None:
+    rng = np.random.default_rng(2)
+    ratios = 4.0 * rng.chisquare(60, 1_000) / 60
+    assert Overdispersion.from_ratio(ratios, 60.0).raised.mean() > 0.99
+
+
+def test_unknown_is_not_an_alarm() -> None:
+    assert not Overdispersion.from_ratio(np.array([np.nan]), 0.0).raised.any()

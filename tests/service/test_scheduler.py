@@ -15,7 +15,7 @@ from pasto.service.reports.builder import ReportBuilder
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.store import open_store
-from pasto.study import policy_history
+from pasto.study import pending_rounds
 
 HOUR = 3600.0
 
@@ -210,7 +210,7 @@ def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(
     clocks: Clocks, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MIN_REMEMBERED_POLICIES", "MAX_REMEMBERED_POLICIES"):
-        monkeypatch.setattr(policy_history, name, 8)
+        monkeypatch.setattr(pending_rounds, name, 8)
     service = Service(open_store("memory:"), clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
     rounds = {"exposures": 20, "maturity": "1h"}
     service.create({**document, "guardrails": [], "learner": "algorithm1", "rounds": rounds}, who="ann", seed=7)

@@ -106,6 +106,45 @@ def test_a_restart_in_mid_study_changes_nothing(learner: Make) -> None:
 
 
 @every_learner
+def test_a_copy_goes_on_like_the_study_and_changes_nothing_in_it(learner: Make) -> None:
+    study = build(learner)
+    teach(study, 7)
+    open_assignments = study.ask(4)
+    before = json.dumps(study.state())
+    copied = study.copy()
+    assert json.dumps(copied.state()) == before
+    copied.tell(open_assignments[:2], np.ones((2, 3)))
+    copied.drop(open_assignments[2:])
+    teach(copied, 3)
+    assert json.dumps(study.state()) == before
+    study.tell(open_assignments[:2], np.ones((2, 3)))
+    study.drop(open_assignments[2:])
+    teach(study, 3)
+    assert json.dumps(study.state()) == json.dumps(copied.state())
+
+
+@every_learner
+def test_a_copy_corrects_rounds_of_its_own(learner: Make) -> None:
+    study = build(learner)
+
+    def observed(version: int, shift: float) -> list[Observation]:
+        return [Observation(version, k, 50, tuple((TRUTH[:, k] + shift).tolist())) for k in range(4)]
+
+    for version in range(3):
+        study.observe(observed(version, 0.1 * version), final=False)
+    before = json.dumps(study.state())
+    copied, again = study.copy(), pasto.Study.from_state(json.loads(before))
+    for each in (copied, again):
+        each.rewind()
+        for version in range(3):
+            each.observe(observed(version, 0.5), final=False, publish=False)
+        each.settle(observed(0, 0.5))
+        each.publish()
+    assert json.dumps(study.state()) == before
+    assert json.dumps(copied.state()) == json.dumps(again.state()) != before
+
+
+@every_learner
 def test_asking_never_learns(learner: Make) -> None:
     study = build(learner)
     teach(study, 3)

@@ -24,7 +24,7 @@ from pasto.errors import (
 from pasto.optimize.learners import Algorithm1, Thompson
 from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.records import Observation
-from pasto.study.policy_history import count_remembered_policies
+from pasto.study.pending_rounds import count_remembered_policies
 from pasto.study.state import FORMAT
 
 CANDIDATES = pasto.grid(like_weight=[0, 1], share_weight=[0, 1])

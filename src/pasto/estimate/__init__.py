@@ -4,9 +4,8 @@ from pasto.estimate.candidate_model import CandidateModel, ContrastModel, LevelM
 from pasto.estimate.control_contrast import ContrastPrior, ControlContrasts
 from pasto.estimate.gaussian_process import Kernel
 from pasto.estimate.importance_weighting import Sample, add_samples
-from pasto.estimate.overdispersion import Overdispersion
 from pasto.estimate.posterior import IndependentPosterior, JointPosterior, Posterior, Prior, learn_prior
-from pasto.estimate.sufficient_statistics import ControlMeans, RoundMeans, SufficientStatistics
+from pasto.estimate.sufficient_statistics import ControlMeans, Overdispersion, RoundMeans, SufficientStatistics
 
 __all__ = [
     "CandidateModel",

@@ -15,7 +15,6 @@ from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.estimate.control_contrast import ContrastPrior, ControlContrasts
 from pasto.estimate.gaussian_process import Kernel, parameter_errors
-from pasto.estimate.overdispersion import Overdispersion
 from pasto.estimate.posterior import (
     FREE_MEAN_VARIANCE,
     MAX_SHARED_CANDIDATES,
@@ -27,6 +26,7 @@ from pasto.estimate.posterior import (
     uncorrelated_components,
 )
 from pasto.estimate.sufficient_statistics import (
+    Overdispersion,
     RoundMeans,
     SufficientStatistics,
     reference_variances,

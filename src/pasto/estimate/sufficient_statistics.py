@@ -1,4 +1,4 @@
-"""Sufficient statistics of the candidates' means: units, sums and covariances, added up over rounds.
+"""Sufficient statistics of the candidates' means, added up over rounds: units, sums, covariances and overdispersion.
 
 Evidence is weighted by units and never by a cell's own sample variance. In a skewed metric a low mean comes with a
 small sample variance; weighted by it, the cell would count more because it is low, and the estimate would stay biased.
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc
 
 from pasto.arrays import FloatArray
 
@@ -19,6 +20,12 @@ SIZE_CLASS_FACTOR = 100.0
 
 VARIANCE_NOISE_MARGIN = 4.0
 """Multiple of the noise of candidates' variances that their spread must exceed before it counts as real."""
+
+MAX_ERROR_FACTOR = 1.5
+"""Factor of understated standard errors from which nothing is certified."""
+
+FALSE_ALARM_RATE = 0.005
+"""Chance per metric and look that correct errors raise the alarm, for any factor."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -319,3 +326,34 @@ def regularize(covariances: FloatArray) -> FloatArray:
     largest = diagonal.max(axis=-1, keepdims=True)
     ridge = np.where(diagonal > 0.0, 1e-6 * diagonal, 1e-12 * np.where(largest > 0.0, largest, 1.0))
     return np.asarray(covariances + ridge[..., None] * np.eye(covariances.shape[-1]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overdispersion:
+    """Factors by which the errors of each metric are too small, estimated from the scatter of repeats between rounds.
+
+    It finds errors that were computed too small, rows that are not independent (several rows of one user), and rounds
+    in which all candidates shift together.
+    """
+
+    factors: FloatArray
+    """(metrics,): √(observed scatter / expected scatter); NaN if it cannot be estimated."""
+    degrees: float
+    """Degrees of freedom of the factors."""
+
+    @classmethod
+    def from_ratio(cls, ratio: FloatArray, degrees: float) -> Overdispersion:
+        """Return the factors from ratios of variances.
+
+        >>> import numpy as np
+        >>> Overdispersion.from_ratio(np.array([1.1, 4.0]), 100.0).raised.tolist()
+        [False, True]
+        """
+        return cls(np.sqrt(np.maximum(ratio, 0.0)), degrees)
+
+    @property
+    def raised(self) -> NDArray[np.bool_]:
+        """(metrics,): True if a metric's errors are too small by MAX_ERROR_FACTOR or more, beyond chance."""
+        ratio = np.nan_to_num(np.square(self.factors))
+        chance = chdtrc(max(self.degrees, 1e-9), ratio * self.degrees)
+        return np.asarray((ratio >= MAX_ERROR_FACTOR**2) & (chance < FALSE_ALARM_RATE))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Never
 
@@ -18,7 +19,7 @@ from pasto.errors import (
     UnsupportedError,
     refuse_renamed_options,
 )
-from pasto.objective import Objective, objective_document
+from pasto.objective import Objective
 from pasto.objective.objective import check_objective
 from pasto.objective.useless_bounds import warn_useless_bounds
 from pasto.optimize.exploration_limits import ExplorationLimits
@@ -27,7 +28,6 @@ from pasto.optimize.learners.mirror_ascent import MirrorAscent
 from pasto.optimize.learners.thompson import MAX_JOINT_CANDIDATES
 from pasto.records import Assignment, Blend, Observation, Policy, Value
 from pasto.space import Candidates, Space
-from pasto.study import options
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES, find_new_points, merge_neighbours
 from pasto.study.observations import (
     build_round,
@@ -36,9 +36,17 @@ from pasto.study.observations import (
     read_measurements,
     read_observations,
 )
-from pasto.study.pending_rounds import CorrectableRounds, PendingRounds, draw_round
-from pasto.study.policy_history import PolicyHistory
-from pasto.study.state import SavedStudy
+from pasto.study.pending_rounds import CorrectableRounds, PendingRounds, PolicyHistory, draw_round
+from pasto.study.state import (
+    NEW_NAMES,
+    SavedStudy,
+    check_control_share,
+    check_natural,
+    choose_candidates,
+    choose_learner,
+    find_candidate,
+    spread_loss_budget,
+)
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -82,16 +90,16 @@ class Study:
         new_candidate_share: float | None = None,
         **renamed: Never,
     ) -> None:
-        refuse_renamed_options("Study", renamed, options.NEW_NAMES)
-        self.seed = secrets.randbits(63) if seed is None else options.check_natural(seed, "seed")
+        refuse_renamed_options("Study", renamed, NEW_NAMES)
+        self.seed = secrets.randbits(63) if seed is None else check_natural(seed, "seed")
         self.space = candidates if isinstance(candidates, Space) else None
-        self.candidates = options.choose_candidates(candidates, baseline, self.seed)
+        self.candidates = choose_candidates(candidates, baseline, self.seed)
         self.objective = check_objective(objective)
-        self.baseline = options.find_candidate(self.candidates, baseline)
-        self.control_share = options.check_control_share(control_share, self.baseline)
-        self._learner = options.choose_learner(learner, self.space)
+        self.baseline = find_candidate(self.candidates, baseline)
+        self.control_share = check_control_share(control_share, self.baseline)
+        self._learner = choose_learner(learner, self.space)
         self._retired: frozenset[int] = frozenset()
-        losses = options.spread_loss_budget(loss_budget, objective)
+        losses = spread_loss_budget(loss_budget, objective)
         self._limits = ExplorationLimits(confidence, max_share, new_candidate_share, losses)
         self._problem = self._describe_problem()
         self._learner.check(self._problem)
@@ -129,7 +137,7 @@ class Study:
 
         Asking never learns: a second ask before `tell` opens another round under the same policy.
         """
-        if options.check_natural(parallel, "parallel") < 1:
+        if check_natural(parallel, "parallel") < 1:
             raise OptionError(f"parallel must be at least 1, got {parallel}")
         if self.control_share and parallel < 2:
             raise OptionError("a round with a control needs parallel of at least 2: one for the control, one to learn")
@@ -308,7 +316,7 @@ class Study:
 
     def retire(self, *candidates: int | str) -> None:
         """Take candidates out of service: they are neither drawn nor part of the answer any more."""
-        indices = {options.find_candidate(self.candidates, candidate) for candidate in candidates}
+        indices = {find_candidate(self.candidates, candidate) for candidate in candidates}
         retired = self._retired | {index for index in indices if index is not None}
         if self.baseline in retired:
             raise OptionError("the baseline cannot be retired; everything is compared with it")
@@ -322,8 +330,7 @@ class Study:
 
     def with_confidence(self, confidence: float) -> Study:
         """Return the same study, everything learned included, that answers with another confidence."""
-        saveable = "utility" not in objective_document(self.objective)
-        study = Study.from_state(self.state(), None if saveable else self.objective)
+        study = self.copy()
         study._limits = replace(study._limits, confidence=confidence)
         study._problem = study._describe_problem()
         return study
@@ -358,6 +365,27 @@ class Study:
         noise = np.empty((draws, *self._problem.shape))
         noise[:, :, self._order] = np.random.default_rng([self.seed, 3]).standard_normal(noise.shape)
         return np.concatenate([posterior.mean[None], posterior.draw(noise)]) if draws else posterior.mean[None]
+
+    def copy(self) -> Study:
+        """Return an independent study that knows the same: the one that `from_state` reads from `state`, bit for bit.
+
+        >>> import pasto
+        >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=7)
+        >>> copy = study.copy()
+        >>> copy.publish().version, study.policy.version
+        (1, 0)
+        """
+
+        def reread(learned: Any) -> Any:
+            # As after a restart: arrays in another order of memory may give other last digits.
+            return self._learner.load(self._problem, self._learner.save(learned))
+
+        copied = copy(self)
+        copied._state = reread(self._state)
+        copied._policies, copied._rounds = self._policies.copy(), self._rounds.copy()
+        if self._correctable is not None:
+            copied._correctable = replace(self._correctable, learned=reread(self._correctable.learned))
+        return copied
 
     def state(self) -> dict[str, Any]:
         """Return everything the study knows, as a plain JSON value; `Study.from_state` continues it bit for bit."""

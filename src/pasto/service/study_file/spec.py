@@ -15,7 +15,7 @@ from pasto.service.study_file.sources import TeamSource
 from pasto.space import Candidates, Space
 from pasto.study import Study
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
-from pasto.study.policy_history import count_remembered_policies
+from pasto.study.pending_rounds import count_remembered_policies
 
 
 @dataclass(frozen=True, slots=True)
