@@ -22,7 +22,7 @@ from pasto.service.close_record import CloseRecord, RecordedRound
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.lift_report import aimed_quantities, finite
 from pasto.service.study_file import GuardrailSpec, StudySpec
-from pasto.service.study_file.quantities import build_quantities, find_stop_basis
+from pasto.service.study_file.spec import build_quantities, find_stop_basis
 from pasto.store import Store
 from pasto_sdk.policy_document import BUCKET_TOTAL
 

@@ -19,7 +19,7 @@ from pasto.metrics import measure
 from pasto.report.records import Report, write_report
 from pasto.service.round_history import shares
 from pasto.service.study_file import StudySpec, parse_spec
-from pasto.service.study_file.quantities import build_quantities
+from pasto.service.study_file.spec import build_quantities
 from pasto.sim.application import SIMULATED_USERS, Conditions, KnownMeans, SimulatedApplication, known_means
 from pasto.store import Store
 

@@ -16,7 +16,7 @@ from pasto.metrics.sources.table_check import find_problems, read_types
 from pasto.metrics.sources.team_tables import TeamTables
 from pasto.metrics.sql import DIALECTS, QueryBuilder
 from pasto.service.study_file import StudySpec, parse_spec
-from pasto.service.study_file.sources import TeamSource
+from pasto.service.study_file.spec import TeamSource
 from pasto.service.team_sources import dialect_of, explain_errors, find_files, open_source, place_of, view_name
 from pasto_sdk.policy import PublishedPolicy, publish_policy
 

@@ -15,7 +15,7 @@ from pasto.metrics import Column, Moments
 from pasto.metrics.measurement import measure_tables
 from pasto.metrics.sources.files import FORMATS, open_duckdb
 from pasto.metrics.sources.team_tables import TeamTables
-from pasto.service.study_file.sources import TeamSource
+from pasto.service.study_file.spec import TeamSource
 from pasto_sdk.policy import PublishedPolicy
 
 SPARK = ("sc://", "spark://", "local[", "yarn", "k8s://")

@@ -17,7 +17,7 @@ from pasto.metrics.moments import build_moments
 from pasto.service.rounds.guardrail_check import GuardrailResult, after_close, check_guardrails, rearm
 from pasto.service.rounds.guardrail_state import judged_round
 from pasto.service.study_file import StudySpec, parse_spec
-from pasto.service.study_file.quantities import build_stop_levels
+from pasto.service.study_file.spec import build_stop_levels
 from pasto.service.study_state import GuardrailStatus, StudyState
 
 Rounds = list[tuple[int, tuple[Moments, ...]]]

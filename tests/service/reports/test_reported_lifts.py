@@ -23,7 +23,7 @@ from pasto.service.reports.confirmation_report import report_confirmation
 from pasto.service.round_history import latest
 from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.scheduler import Scheduler
-from pasto.service.study_file.quantities import build_quantities
+from pasto.service.study_file.spec import build_quantities
 
 Make = Callable[..., Any]
 TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.0, 10.5)}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.service.study_file.amounts import GuardrailLevel, plain, read_level, read_loss, read_share
+from pasto.service.study_file.amounts import read_level, read_loss, read_share
+from pasto.service.study_file.spec import GuardrailLevel, plain
 from pasto.validation import ProblemList
 
 

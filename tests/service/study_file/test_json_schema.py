@@ -22,7 +22,7 @@ from pasto.sim.ads import ads
 from pasto.sim.feed import feed
 from pasto.sim.shop import shop
 from tests.service.study_file.test_parser import documents
-from tests.service.study_file.test_upgrade import NEW, OLD
+from tests.service.study_file.test_parser_upgrade import NEW, OLD
 
 ROOT = Path(__file__).parents[3]
 COPY = ROOT / "docs" / "reference" / "study-file.schema.json"

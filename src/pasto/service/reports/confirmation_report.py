@@ -32,8 +32,7 @@ from pasto.service.reports.lift_report import (
 from pasto.service.round_history import InterimLook
 from pasto.service.rounds.guardrail_check import grows_with_phase
 from pasto.service.study_file import GuardrailSpec, StudySpec
-from pasto.service.study_file.amounts import GuardrailLevel
-from pasto.service.study_file.quantities import build_quantities
+from pasto.service.study_file.spec import GuardrailLevel, build_quantities
 
 TARGET_BY_ARM = {"blend": BLEND_TARGET, "single": SINGLE_TARGET}
 

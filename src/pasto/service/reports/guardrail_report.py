@@ -14,8 +14,7 @@ from pasto.service.reports.candidate_estimates import CandidateEstimates, solve_
 from pasto.service.reports.lift_report import BLEND_TARGET
 from pasto.service.rounds.guardrail_check import grows_with_phase
 from pasto.service.study_file import GuardrailSpec, StudySpec
-from pasto.service.study_file.amounts import GuardrailLevel
-from pasto.service.study_file.quantities import find_stop_basis
+from pasto.service.study_file.spec import GuardrailLevel, find_stop_basis
 from pasto.service.study_state import ArmVerdict
 
 SEVERITY = {"holds": 0, "warning": 1, "breach": 2}

@@ -32,7 +32,7 @@ from pasto.report.records import BlendRecord
 from pasto.report.summary import NOTHING_MEASURED, TOO_FEW_UNITS, summary_paragraph
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import build_quantities
+from pasto.service.study_file.spec import build_quantities
 
 BLEND_TARGET = "the blend"
 SINGLE_TARGET = "the best single candidate"

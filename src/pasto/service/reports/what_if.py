@@ -21,8 +21,8 @@ from pasto.service.reports.candidate_estimates import (
     summarize_draws,
 )
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.amounts import GuardrailLevel
-from pasto.service.study_file.guardrail_bounds import describe_bound_problem
+from pasto.service.study_file.goals import describe_bound_problem
+from pasto.service.study_file.spec import GuardrailLevel
 from pasto.service.study_state import blend_document
 
 

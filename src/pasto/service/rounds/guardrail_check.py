@@ -23,7 +23,7 @@ from pasto.report.guardrail_text import BASIS_TEXT
 from pasto.service.lifecycle import PHASES
 from pasto.service.rounds.guardrail_state import GuardrailState, join_arms, judged_round
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import build_stop_levels
+from pasto.service.study_file.spec import build_stop_levels
 from pasto.service.study_state import ArmVerdict, GuardrailStatus
 
 CONFIDENCE = 0.95

@@ -14,7 +14,7 @@ from pasto.inference.guardrail_monitor import EVIDENCE_VERSION, GuardrailMonitor
 from pasto.inference.round_data import CellMoments, CellTable, MeasuredCell, MeasuredRound
 from pasto.service.close_record import CloseRecord
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import build_stop_levels
+from pasto.service.study_file.spec import build_stop_levels
 from pasto.store import Store
 
 PAGE_CLOSES = 20

@@ -1,12 +1,10 @@
 """Study files: their fields, their parser and the studies that they describe."""
 
-from pasto.service.study_file.amounts import GuardrailLevel
 from pasto.service.study_file.json_schema import build_json_schema
 from pasto.service.study_file.loader import EXAMPLE, load_spec, read_document, read_spec
-from pasto.service.study_file.parser import parse_spec
+from pasto.service.study_file.parser import parse_spec, upgrade_document
 from pasto.service.study_file.schema import FIELDS
-from pasto.service.study_file.spec import GuardrailSpec, RoundsSpec, StudySpec, TrafficSpec
-from pasto.service.study_file.upgrade import upgrade_document
+from pasto.service.study_file.spec import GuardrailLevel, GuardrailSpec, RoundsSpec, StudySpec, TrafficSpec
 
 __all__ = [
     "EXAMPLE",

@@ -4,46 +4,14 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
+from pasto.service.study_file.spec import GuardrailLevel
 from pasto.validation import LARGEST, FieldKind, ProblemList, show_value
 
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{0,400})?|\.[0-9]{1,400}"
 _PERCENT = re.compile(rf"([+-]?)\s*({_NUMBER})\s*%")
 _ANY_NUMBER = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
-
-
-class GuardrailLevel(NamedTuple):
-    """Level of a metric: in its own units, or in percent over the baseline.
-
-    >>> GuardrailLevel(-2.0, True).written(), GuardrailLevel(0.03, False).written()
-    ('-2%', 0.03)
-    """
-
-    number: float
-    relative: bool
-
-    def moved(self, by: float) -> GuardrailLevel:
-        """Return another level, with the difference reckoned in decimals.
-
-        >>> GuardrailLevel(-0.3, True).moved(-0.1)
-        GuardrailLevel(number=-0.4, relative=True)
-        """
-        return GuardrailLevel(float(Decimal(repr(self.number)) + Decimal(repr(by))), self.relative)
-
-    def written(self) -> str | float:
-        """Return it as a study file writes it, signed if it is relative."""
-        return f"{plain(self.number, signed=True)}%" if self.relative else self.number
-
-
-def plain(number: float, *, signed: bool = False) -> str:
-    """Return a number in full, without an exponent; it reads back as the same number.
-
-    >>> plain(1e-07), plain(2.0, signed=True)
-    ('0.0000001', '+2')
-    """
-    text = format(Decimal(repr(number)), "+f" if signed else "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def read_level(problems: ProblemList, path: str, given: object) -> GuardrailLevel | None:
@@ -122,12 +90,12 @@ def share_kind(low: float = 0.0, high: float = 1.0, open_ends: str = "") -> Fiel
     )
 
 
-LEVEL = FieldKind(
+LEVEL: FieldKind = FieldKind(
     "number or percentage",
     {"anyOf": [_ANY_NUMBER, {"type": "string", "pattern": rf"^\s*(?:[+-]\s*(?:{_NUMBER})|0+(?:\.0*)?)\s*%\s*$"}]},
     read_level,
 )
-LOSS = FieldKind(
+LOSS: FieldKind = FieldKind(
     "number or percentage",
     {
         "anyOf": [

@@ -1,9 +1,9 @@
-"""Parser of study files: from a document to a study, with every problem found at once."""
+"""Parser of study files: from a document, written by a person or stored, to a study; every problem is found at once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
@@ -12,7 +12,7 @@ from pasto.errors import MissingExtraError, PastoError, StudyFileError
 from pasto.metrics import Column, Metric, parse_metrics
 from pasto.metrics.parsing import metric_document
 from pasto.objective import Objective
-from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, Thompson
+from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, Thompson, current_name
 from pasto.optimize.learners.mirror_ascent import constant
 from pasto.service.study_file.candidates import read_candidates
 from pasto.service.study_file.checks import check_times, find_warnings
@@ -20,7 +20,6 @@ from pasto.service.study_file.goals import goal_document, rail_document, read_go
 from pasto.service.study_file.schema import FIELDS, learner_settings
 from pasto.service.study_file.sources import read_source
 from pasto.service.study_file.spec import RoundsSpec, StudySpec, TrafficSpec
-from pasto.service.study_file.upgrade import upgrade_document
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 from pasto.validation import ProblemList
@@ -251,3 +250,52 @@ def _check_study(spec: StudySpec) -> None:
                 "or make rounds longer"
             }
         )
+
+
+def upgrade_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored study document with today's field names; one that has them already is returned unchanged.
+
+    >>> old = {"name": "feed", "guardrails": [{"keep": "likes", "at_least": "-2%", "floor": "-5%"}]}
+    >>> upgrade_document(old)["guardrails"]
+    [{'metric': 'likes', 'at_least': '-2%', 'stop_at': '-5%'}]
+    """
+    return {name: _UPGRADES[name](value) if name in _UPGRADES else value for name, value in document.items()}
+
+
+def _rename_fields(section: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a section with the new names of its fields, in the same order."""
+    new_names = FIELDS.old_names(section)
+    return {new_names.get(name, name): value for name, value in fields.items()}
+
+
+def _rename_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    upgraded = {}
+    for name, metric in metrics.items():
+        fields = _rename_fields("metrics.NAME", metric)
+        if "ratio" in fields:
+            fields["ratio"] = [_rename_fields("metrics.NAME", half) for half in fields["ratio"]]
+        upgraded[name] = fields
+    return upgraded
+
+
+def _rename_ranges(ranges: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _rename_fields("ranges.NAME", range_) if isinstance(range_, Mapping) else range_
+        for name, range_ in ranges.items()
+    }
+
+
+def _rename_learner(learner: Any) -> Any:
+    if isinstance(learner, Mapping):
+        return {**learner, "name": current_name(learner["name"])}
+    return current_name(learner)
+
+
+_UPGRADES: dict[str, Callable[[Any], Any]] = {
+    "metrics": _rename_metrics,
+    "ranges": _rename_ranges,
+    "guardrails": lambda guardrails: [_rename_fields("guardrails", guardrail) for guardrail in guardrails],
+    "traffic": lambda traffic: _rename_fields("traffic", traffic),
+    "learner": _rename_learner,
+    "rounds": lambda rounds: _rename_fields("rounds", rounds),
+}

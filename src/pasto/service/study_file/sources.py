@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
 from pasto.service.study_file.schema import FIELDS, MAX_TABLES
+from pasto.service.study_file.spec import TeamSource
 from pasto.validation import ProblemList, show_value
-
-
-@dataclass(frozen=True, slots=True)
-class TeamSource:
-    """Source of a study's events, instead of PASTO's own store."""
-
-    origin: str
-    """Name of one of the places that the service's operator has set; never an address."""
-    tables: TeamTables
-
-    def document(self) -> dict[str, Any]:
-        """Return it as a study file writes it."""
-        events = [_table_document(asdict(table)) for table in self.tables.events]
-        return {"from": self.origin, "exposures": _table_document(asdict(self.tables.exposures)), "events": events}
 
 
 def read_source(problems: ProblemList, given: object) -> TeamSource | None:
@@ -80,9 +66,3 @@ def _read_table(problems: ProblemList, path: str, given: object, section: str) -
     if "table" not in columns and isinstance(given, Mapping):
         problems.add(f"{path}.table", "is missing; name the table")
     return columns if len(problems.found) == before else None
-
-
-def _table_document(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: dict(value) if name == "fields" else value for name, value in table.items() if value not in (None, {})
-    }

@@ -1,21 +1,59 @@
-"""Study of a study file: its candidates, metrics, objective, guardrails, traffic and rounds."""
+"""Study of a study file: its candidates, metrics, objective, guardrails, traffic and rounds.
+
+Functions translate its metrics and stop levels into the records that the statistics take.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
+from typing import Any, NamedTuple
 
+from pasto.inference import Quantity, ValueRange
+from pasto.inference.guardrail_evidence import Basis, StopLevel
 from pasto.metrics import Column, Metric
+from pasto.metrics.sources.team_tables import TeamTables
 from pasto.objective import Objective
 from pasto.optimize.learners import Learner
 from pasto.records import Value
-from pasto.service.study_file.amounts import GuardrailLevel
-from pasto.service.study_file.sources import TeamSource
 from pasto.space import Candidates, Space
 from pasto.study import Study
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 from pasto.study.pending_rounds import count_remembered_policies
+
+
+class GuardrailLevel(NamedTuple):
+    """Level of a metric: in its own units, or in percent over the baseline.
+
+    >>> GuardrailLevel(-2.0, True).written(), GuardrailLevel(0.03, False).written()
+    ('-2%', 0.03)
+    """
+
+    number: float
+    relative: bool
+
+    def moved(self, by: float) -> GuardrailLevel:
+        """Return another level, with the difference reckoned in decimals.
+
+        >>> GuardrailLevel(-0.3, True).moved(-0.1)
+        GuardrailLevel(number=-0.4, relative=True)
+        """
+        return GuardrailLevel(float(Decimal(repr(self.number)) + Decimal(repr(by))), self.relative)
+
+    def written(self) -> str | float:
+        """Return it as a study file writes it, signed if it is relative."""
+        return f"{plain(self.number, signed=True)}%" if self.relative else self.number
+
+
+def plain(number: float, *, signed: bool = False) -> str:
+    """Return a number in full, without an exponent; it reads back as the same number.
+
+    >>> plain(1e-07), plain(2.0, signed=True)
+    ('0.0000001', '+2')
+    """
+    text = format(Decimal(repr(number)), "+f" if signed else "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +116,20 @@ class RoundsSpec:
         3600.0
         """
         return self.every or PHASE_CHECK_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSource:
+    """Source of a study's events, instead of PASTO's own store."""
+
+    origin: str
+    """Name of one of the places that the service's operator has set; never an address."""
+    tables: TeamTables
+
+    def document(self) -> dict[str, Any]:
+        """Return it as a study file writes it."""
+        events = [_table_document(asdict(table)) for table in self.tables.events]
+        return {"from": self.origin, "exposures": _table_document(asdict(self.tables.exposures)), "events": events}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +211,76 @@ class StudySpec:
             max_share=self.traffic.max_share,
             new_candidate_share=self.traffic.new_candidate_share,
         )
+
+
+def build_quantities(spec: StudySpec) -> dict[str, Quantity]:
+    """Return every metric by its columns, ratios as ratios.
+
+    >>> from pasto.service.study_file import EXAMPLE, read_spec
+    >>> build_quantities(read_spec(EXAMPLE, "yaml"))["like_rate"]
+    Quantity(numerator=1, denominator=2)
+    """
+    places = {column.name: place for place, column in enumerate(spec.columns)}
+    return {
+        name: Quantity(
+            places[metric.numerator.name], None if metric.denominator is None else places[metric.denominator.name]
+        )
+        for name, metric in spec.metrics.items()
+    }
+
+
+def build_stop_levels(spec: StudySpec) -> tuple[StopLevel, ...]:
+    """Return the level at which each guardrail stops the study, with the range of its metric.
+
+    >>> from pasto.service.study_file import EXAMPLE, read_spec
+    >>> [(level.name, level.value, level.relative) for level in build_stop_levels(read_spec(EXAMPLE, "yaml"))]
+    [('like_rate', -0.05, True)]
+    """
+    metric_quantities = build_quantities(spec)
+    stop_levels = []
+    for rail in spec.guardrails:
+        metric = spec.metrics[rail.metric]
+        level = rail.stop_at
+        stop_levels.append(
+            StopLevel(
+                name=rail.name,
+                quantity=metric_quantities[rail.metric],
+                value=level.number / 100.0 if level.relative else level.number,
+                relative=level.relative,
+                at_most=not rail.lower,
+                within=_range(metric.numerator),
+                denominator_within=None if metric.denominator is None else _range(metric.denominator),
+                basis=find_stop_basis(spec, rail),
+            )
+        )
+    return tuple(stop_levels)
+
+
+def find_stop_basis(spec: StudySpec, rail: GuardrailSpec) -> Basis | None:
+    """Return the basis on which a stop level in the metric's own units is judged; None for a percentage.
+
+    The basis is the control of the same rounds, if there is one. A level that is not above zero cannot be a share
+    of the control, so whole days are judged, as in a study without a control.
+
+    >>> from pasto.service.study_file import EXAMPLE, read_spec
+    >>> for text in (EXAMPLE, EXAMPLE.replace("stop_at: -5%", "stop_at: 0.01")):
+    ...     spec = read_spec(text, "yaml")
+    ...     print(find_stop_basis(spec, spec.guardrails[0]))
+    None
+    control
+    """
+    if rail.stop_at.relative:
+        return None
+    return "control" if spec.traffic.control > 0 and rail.stop_at.number > 0 else "days"
+
+
+def _range(column: Column) -> ValueRange | None:
+    if column.low is None or column.high is None:
+        return None
+    return ValueRange(column.low, column.high)
+
+
+def _table_document(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: dict(value) if name == "fields" else value for name, value in table.items() if value not in (None, {})
+    }
