@@ -10,7 +10,7 @@ from pasto.demo.environment import wait_for_policy
 from pasto.demo.scenario import PLANS, DemoPlan, DemoResult, DemoUpdate, run_demo, study_file
 from pasto.demo.users import SimulatedUsers
 from pasto.errors import StoreError
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.sim import Conditions, SimulatedApplication, ads, feed, shop
 from tests.demo.in_process_environment import InProcessEnvironment
 
@@ -68,7 +68,7 @@ def test_night_and_lost_and_late_events_change_no_verdict() -> None:
     result = played(feed(), SMALL, 1, conditions=rough)
     assert_won(result)
     smooth = SMALL.rounds * SMALL.users * 2.5
-    assert write_report(result.report)["accounting"]["late"]["events"] == pytest.approx(0.05 * 0.6 * smooth, rel=0.1)
+    assert write_record(result.report)["accounting"]["late"]["events"] == pytest.approx(0.05 * 0.6 * smooth, rel=0.1)
 
 
 def test_a_seed_fixes_the_run() -> None:
@@ -113,7 +113,7 @@ def test_users_are_counted_by_arm() -> None:
         with environment.client("feed") as client:
             wait_for_policy(client, 1)
             users.visit(client, 1_200, 1)
-        accounts = write_report(environment.report("feed"))["accounting"]
+        accounts = write_record(environment.report("feed"))["accounting"]
     assert sum(users.units.values()) == users.user_count == 1_200
     assert users.units["control"] == pytest.approx(240, abs=60)
     assert accounts["events"]["exposures"] == 1_200

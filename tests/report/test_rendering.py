@@ -38,8 +38,8 @@ from pasto.report.records import (
     SinglePoint,
     TradeoffPoint,
     TradeoffReport,
-    read_report,
-    write_report,
+    read_record,
+    write_record,
 )
 from pasto.report.sections import build_sections, lift_table, range_sentences
 from pasto.report.text import render_text
@@ -214,6 +214,6 @@ def test_an_interval_by_range_without_ends_takes_no_column() -> None:
 
 
 def test_a_report_is_read_back_from_its_json(report: Report) -> None:
-    document = json.loads(json.dumps(write_report(report)))
-    assert read_report(document) == report
-    assert read_report({**document, "field_of_a_later_version": 1}) == report
+    document = json.loads(json.dumps(write_record(report)))
+    assert read_record(document, Report) == report
+    assert read_record({**document, "field_of_a_later_version": 1}, Report) == report

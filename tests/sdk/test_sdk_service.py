@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.http.server import ServiceProcess
 from pasto.service.settings import Settings
 from pasto.service.study_file import EXAMPLE, read_document
@@ -65,7 +65,7 @@ def test_the_service_takes_everything_the_client_says(running: ServiceProcess, t
         assert client.assign("last").name == policy.baseline.name
         assert client.flush(60)
         decided = client.status()["accounts"]
-    books = write_report(service.report("feed"))["accounting"]
+    books = write_record(service.report("feed"))["accounting"]
     assert books["senders"] == {"numbered": 1, "missing": 0, "gaps": []}
     assert books["events"]["metrics"] == 2 * len(units) + 2
     assert {book["version"]: book["gap"] for book in books["versions"]} == dict.fromkeys(decided, 0)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pasto.report.records import write_record
 from pasto.service.archive import Archive
 from pasto.service.close_record import CloseRecord, StoredCells
 from pasto.service.covariate_window import covariate_window, first_assignments, needed_from
@@ -125,7 +126,7 @@ def test_what_a_close_measures(play: Play) -> None:
             assert means(entry.cells, names.index(name)) == pytest.approx(sum(before) / 60)
         before = [x for at, _, x in play.log if start - 1.5 * HOUR <= at < start]
         assert means(entry.cells, names.index("rate.covariate.denominator")) == len(before) / 60
-    assert play.service.replay("feed") == {"identical": True, "rounds": 5, "first_difference": None}
+    assert write_record(play.service.replay("feed")) == {"identical": True, "rounds": 5, "first_difference": None}
 
 
 def test_units_that_stay_in_their_arm_have_their_past_before_the_first_such_policy(play: Play) -> None:
@@ -157,7 +158,7 @@ def test_units_that_stay_in_their_arm_have_their_past_before_the_first_such_poli
     names = [column.name for column in spec.measured_columns]
     before = [x for at, _, x in play.log if began - 2 * HOUR <= at < began]
     assert means(look.cells, names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
-    assert play.service.replay("feed")["identical"]
+    assert play.service.replay("feed").identical
 
 
 def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_path: Path) -> None:
@@ -176,10 +177,10 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
     assert play.store.list_archived_spans(row.number, 0, play.store.read_high_water(row.number))
     assert oldest <= needed + HOUR
     replayed = retention.replay("feed")
-    assert replayed == {"identical": True, "rounds": 6, "first_difference": None}
+    assert write_record(replayed) == {"identical": True, "rounds": 6, "first_difference": None}
     apart = Retention(play.store, Archive(tmp_path / "elsewhere"), clock=lambda: play.now).replay("feed")
-    assert apart["identical"]
-    assert apart["except"].keys() == {"covariates", "deleted_events"}
+    assert apart.identical
+    assert apart.exceptions.keys() == {"covariates", "deleted_events"}
     start = play.now
     play.send()
     play.close()
@@ -189,16 +190,16 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
     (entry,) = (entry for entry in play.record(8).rounds if entry.round == 7)
     before = [x for at, _, x in play.log if start - 2 * HOUR <= at < start]
     assert means(entry.cells, names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
-    assert retention.replay("feed") == {"identical": True, "rounds": 8, "first_difference": None}
+    assert write_record(retention.replay("feed")) == {"identical": True, "rounds": 8, "first_difference": None}
     retention.forget("feed", "user 3", who="ann")
     replayed = retention.replay("feed")
-    assert replayed["identical"]
-    assert replayed["except"].keys() == {"covariates", "deleted_units"}
+    assert replayed.identical
+    assert replayed.exceptions.keys() == {"covariates", "deleted_units"}
     play.now += HOUR
     assert retention.drop("feed", older=0.0)["rounds"]
     replayed = retention.replay("feed")
-    assert replayed["identical"]
-    assert replayed["except"].keys() == {"covariates", "deleted_units", "deleted_events"}
+    assert replayed.identical
+    assert replayed.exceptions.keys() == {"covariates", "deleted_units", "deleted_events"}
 
 
 def test_without_covariates_nothing_is_held_back(play: Play) -> None:

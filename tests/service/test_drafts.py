@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pasto.errors import LifecycleError, OptionError, StudyFileError, UnknownStudyError
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.service import Service
 from pasto.store import open_store
 
@@ -26,7 +26,7 @@ def test_a_draft_is_edited(service: Service, document: Document) -> None:
     assert (line["who"], line["action"], line["reason"]) == ("bob", "edit", "the wrong way round")
     assert line["detail"]["changed"] == ["goal"]
     assert service.change("feed", "start", who="ann")["objective"].startswith("minimize watch")
-    assert service.replay("feed")["identical"]
+    assert service.replay("feed").identical
 
 
 def test_what_is_no_draft_or_another_study_is_not_edited(learning: Service, document: Document) -> None:
@@ -79,9 +79,9 @@ def test_an_archived_name_is_used_again_and_each_history_stays_apart(
         service.archive_events("feed", who="ann")
     assert [study["name"] for study in service.studies()] == ["feed", "feed@1", "feed@2"]
     for name, rounds in (("feed@1", 2), ("feed@2", 3), ("feed", 1)):
-        assert service.replay(name) == {"identical": True, "rounds": rounds + 1, "first_difference": None}
+        assert write_record(service.replay(name)) == {"identical": True, "rounds": rounds + 1, "first_difference": None}
         assert len(service.rounds(name)) == rounds + 1
-        assert write_report(service.report(name))["quality"]["units"] == 100 * rounds
+        assert write_record(service.report(name))["quality"]["units"] == 100 * rounds
         reasons = [line["reason"] for line in service.audit(name) if line["action"] == "archive"]
         assert reasons == [f"seed {1 + ['feed@1', 'feed@2', 'feed'].index(name)}"]
     assert service.audit("feed@1")[-1]["action"] == "rename"

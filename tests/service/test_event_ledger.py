@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import StoreError
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.event_counts import EventCounts
 from pasto.service.event_ledger import EventLedger
 from pasto.service.service import Service
@@ -23,7 +23,7 @@ def _send(service: Service, events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _books(service: Service) -> dict[str, Any]:
-    books: dict[str, Any] = write_report(service.report("feed"))["accounting"]
+    books: dict[str, Any] = write_record(service.report("feed"))["accounting"]
     return books
 
 
@@ -246,7 +246,7 @@ def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
         return read(self, connection, statement, *values)
 
     monkeypatch.setattr(EventLedger, "_rows", noted)
-    assert write_report(learning.report("young"))["accounting"]["events"]["exposures"] == 0
+    assert write_record(learning.report("young"))["accounting"]["events"]["exposures"] == 0
     assert min(begun) == policy.after_sequence
 
 
@@ -270,20 +270,20 @@ def test_clipped_and_excluded_and_uncredited_are_counted(learning: Service) -> N
 
 def test_drafts_and_archived_studies_have_reports_too(service: Service, document: dict[str, Any]) -> None:
     service.create(document, who="ann")
-    draft = write_report(service.report("feed"))
+    draft = write_record(service.report("feed"))
     assert (draft["state"], draft["blend"], draft["accounting"], draft["history"]) == ("draft", None, None, [])
     service.change("feed", "start", who="ann")
     service.change("feed", "archive", who="ann")
-    archived = write_report(service.report("feed"))
+    archived = write_record(service.report("feed"))
     assert (archived["state"], len(archived["history"])) == ("archived", 1)
     assert archived["accounting"]["events"]["exposures"] == 0
-    assert service.replay("feed") == {"identical": True, "rounds": 1, "first_difference": None}
+    assert write_record(service.replay("feed")) == {"identical": True, "rounds": 1, "first_difference": None}
     json.dumps([draft, archived], allow_nan=False)
 
 
 def test_the_answer_is_computed_once_a_generation(learning: Service, traffic: Traffic) -> None:
     _send(learning, traffic(learning, 100))
-    empty = write_report(learning.report("feed"))
+    empty = write_record(learning.report("feed"))
     assert (empty["blend"], empty["problem"]) == (None, "no round has been learned yet")
     learning.close_round("feed", who="ann")
     first, again = learning.report("feed"), learning.report("feed")
@@ -292,4 +292,4 @@ def test_the_answer_is_computed_once_a_generation(learning: Service, traffic: Tr
     assert first.history[0].learned_from == (1,)
     learning.close_round("feed", who="ann")
     assert learning.report("feed").blend is not first.blend
-    json.dumps(write_report(first), allow_nan=False)
+    json.dumps(write_record(first), allow_nan=False)

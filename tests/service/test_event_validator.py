@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import LifecycleError, UnknownStudyError
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.service import Service
 from pasto.store import open_store
 from pasto_sdk.policy_document import Bucket
@@ -54,7 +54,7 @@ def test_another_event_under_a_used_id_is_refused_as_a_conflict(learning: Servic
     assert [(one["index"], one["id"]) for one in answer["rejected"]] == [(0, None), (2, "order-1")]
     assert answer["rejected"][1]["reason"].startswith("conflict: ")
     assert answer["accepted"] + answer["duplicates"] + len(answer["rejected"]) == len(batch)
-    rejected = write_report(learning.report("feed"))["accounting"]["rejected"]
+    rejected = write_record(learning.report("feed"))["accounting"]["rejected"]
     assert rejected["events"] == 2
     assert sorted(one["reason"][:9] for one in rejected["reasons"]) == ["conflict:", "type is '"]
 
@@ -120,7 +120,7 @@ def test_a_caller_that_may_not_know_the_draw_cannot_tell_right_from_wrong(learni
         f"metric/{cell.name}",
     ]
     assert learning.store.count_rejections_by_key(1) == {"ab12": 8}, "a resend is not counted again"
-    rejected = write_report(learning.report("feed"))["accounting"]["rejected"]
+    rejected = write_record(learning.report("feed"))["accounting"]["rejected"]
     assert any("is not what version" in one["reason"] for one in rejected["reasons"])
 
 
@@ -137,7 +137,7 @@ def test_a_caller_that_may_not_know_the_draw_does_not_learn_it_by_tallies_ids_or
         counted = {**tally, "id": f"served/{place}", "sequence": place + 1, "assigned": {name: 3}}
         assert send(counted) == {"accepted": 1, "duplicates": 0, "rejected": []}
     assert [row.assigned for row in learning.store.list_sender_counts(1, 1)] == ['{"w=0":3}']
-    reasons = write_report(learning.report("feed"))["accounting"]["rejected"]["reasons"]
+    reasons = write_record(learning.report("feed"))["accounting"]["rejected"]["reasons"]
     assert any("does not serve" in one["reason"] for one in reasons)
     reserved = [send({**event, "id": "served/1", "candidate": name})["rejected"] for name in names]
     assert all(refused and refused == reserved[0] for refused in reserved), reserved

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from pasto.errors import LifecycleError, OptionError, StudyExistsError, TextError, UnknownStudyError
+from pasto.report.records import write_record
 from pasto.service.lifecycle import ACTIONS, allowed, target
 from pasto.service.service import Service
 
@@ -120,7 +121,7 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
     ]
     assert (log[5]["who"], log[5]["reason"]) == ("eve", "odd numbers")
     assert (log[5]["detail"]["from"], log[5]["detail"]["to"]) == ("learning", "paused")
-    assert service.replay("feed") == {"identical": True, "rounds": 10, "first_difference": None}
+    assert write_record(service.replay("feed")) == {"identical": True, "rounds": 10, "first_difference": None}
 
 
 def test_a_learning_study_that_is_deployed_unconfirmed_serves_its_blend(learning: Service, traffic: Traffic) -> None:
@@ -130,7 +131,7 @@ def test_a_learning_study_that_is_deployed_unconfirmed_serves_its_blend(learning
     assert shown["state"] == "deployed"
     assert set(shown["policy"]["arms"]) == {"control", "blend"}
     assert shown["frozen"]["probabilities"]
-    assert service.replay("feed")["identical"]
+    assert service.replay("feed").identical
 
 
 def test_only_a_learning_study_has_rounds_to_close(service: Service, document: dict[str, Any]) -> None:

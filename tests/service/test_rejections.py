@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pasto.cli import main
 from pasto.dashboard.renderer import render_page
 from pasto.errors import StoreBusyError, StoreError
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.report.text import render_text
 from pasto.service import rejections
 from pasto.service.service import Service
@@ -44,7 +44,7 @@ def numbered(first: int, last: int, source: str = "web-1", **fields: Any) -> lis
 def test_rejected_events_are_not_missing(learning: Service) -> None:
     assert len(send(learning, numbered(1, 998, name="lke"))["rejected"]) == 998
     send(learning, numbered(999, 1000))
-    books = write_report(learning.report("feed"))["accounting"]
+    books = write_record(learning.report("feed"))["accounting"]
     assert books["senders"] == {"numbered": 1, "missing": 0, "gaps": []}
     assert books["rejected"]["events"] == 998
     ((reason, events),) = [(one["reason"], one["events"]) for one in books["rejected"]["reasons"]]
@@ -53,17 +53,17 @@ def test_rejected_events_are_not_missing(learning: Service) -> None:
         998,
     )
     assert learning.show("feed")["rejected"] == books["rejected"]
-    assert write_report(learning.report("feed"))["quality"]["rejected"] == books["rejected"]
+    assert write_record(learning.report("feed"))["quality"]["rejected"] == books["rejected"]
     # Numbers that never came are still missed, also next to rejected ones at the stream's end.
     send(learning, numbered(1011, 1020, name="lke"))
-    books = write_report(learning.report("feed"))["accounting"]
+    books = write_record(learning.report("feed"))["accounting"]
     assert (books["senders"]["missing"], books["rejected"]["events"]) == (10, 1008)
 
 
 def test_events_that_cannot_be_read_are_rejected_with_their_number(learning: Service) -> None:
     send(learning, [*numbered(1, 3, fields={"deep": {"er": 1}}), *numbered(4, 4)])
     send(learning, [{"type": "click"}])  # neither a sender nor a number
-    books = write_report(learning.report("feed"))["accounting"]
+    books = write_record(learning.report("feed"))["accounting"]
     assert books["senders"]["missing"] == 0
     assert books["rejected"]["events"] == 4
 
@@ -77,7 +77,7 @@ def test_every_node_and_the_next_start_know_them(document: Document, tmp_path: P
     service = Service(open_store(str(tmp_path)))
     send(service, numbered(7, 9, fields={"seconds": "many"}, name="watch"))
     report = service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     service.shutdown()
     assert document["accounting"]["senders"]["missing"] == 0
     assert [one["events"] for one in document["quality"]["rejected"]["reasons"]] == [5, 3]
@@ -155,7 +155,7 @@ def test_a_batch_that_is_sent_again_counts_its_rejections_once(
     assert len(send(learning, batch)["rejected"]) == 3
     again = send(learning, batch)
     assert (again["duplicates"], len(again["rejected"])) == (1, 3), "its answer was lost, so it is answered again"
-    books = write_report(learning.report("feed"))["accounting"]
+    books = write_record(learning.report("feed"))["accounting"]
     assert (books["rejected"]["events"], books["senders"]["missing"]) == (3, 0)
     send(learning, numbered(1, 3, source="web-2", name="lke"))
     assert learning.show("feed")["rejected"]["events"] == 6, "another sender's"

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from pasto.report.records import write_record
+from pasto.report.replay_report import ReplayException
 from pasto.service.archive import Archive
 from pasto.service.retention import Retention, delete_old_exposures
 from pasto.service.retention_worker import RetentionWorker
@@ -51,13 +53,13 @@ def test_learned_rounds_are_archived_when_they_are_old_enough(kept: Service, mon
     upkeep.tick()
     assert upkeep.archived > 60
     assert kept.retention._archive.rounds("feed") == [1, 2]
-    assert kept.replay("feed")["identical"]
+    assert kept.replay("feed").identical
     upkeep.tick()
     assert kept.retention._archive.rounds("feed") == [1, 2]
     kept._clock = lambda: now + 8000.0
     upkeep.tick()
     assert kept.retention._archive.rounds("feed") == []
-    assert kept.replay("feed")["except"] == {"deleted_events": {"rounds": [1, 2]}}
+    assert kept.replay("feed").exceptions == {"deleted_events": ReplayException((1, 2))}
     told = {name: value for name, _, value, _ in upkeep.read_metrics()}
     assert told["pasto_archived_events"] == upkeep.archived
 
@@ -191,7 +193,7 @@ def test_two_nodes_on_one_database_take_turns(
         assert sum(node.trimmed for node in nodes) == 40
         gone = second.erase_unit("feed", "user 9", who="ann")
         assert gone["events"] == sum(event["unit"] == "user 9" for event in chain(*sent))
-        assert first.replay("feed") == {
+        assert write_record(first.replay("feed")) == {
             "identical": True,
             "rounds": 3,
             "first_difference": None,

@@ -12,7 +12,7 @@ import pytest
 
 from pasto.dashboard.audit_log import AuditLogReader, find_alarms
 from pasto.errors import SourceError, StudyFileError
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.report.text import render_text
 from pasto.service.service import Service
 
@@ -174,7 +174,7 @@ def test_a_failing_source_is_seen_until_it_is_mended(service: Service, sourced: 
     write(lake, "plays", COLUMNS["plays"])
     assert service.close_round("feed", who="ann")["learned_from"] == [1]
     assert service.show("feed")["source_problem"] is None
-    assert write_report(other.report("feed"))["source_problem"] is None
+    assert write_record(other.report("feed"))["source_problem"] is None
     assert service.failing_sources() == {}
 
 

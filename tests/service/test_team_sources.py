@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 from pasto.errors import SourceError, StudyFileError
-from pasto.report.records import SourceProblem, write_report
+from pasto.report.records import SourceProblem, write_record
+from pasto.report.replay_report import ReplayException
 from pasto.report.text import render_text
 from pasto.service.close_record import CloseRecord
 from pasto.service.service import Service
@@ -78,11 +79,11 @@ def test_a_study_learns_from_a_lake(
         fill_lake(service, tmp_path)
         done = service.close_round("feed", who="ann")
         assert done["learned_from"], done
-    shares = {share["name"]: share["probability"] for share in write_report(service.report("feed"))["policy"]}
+    shares = {share["name"]: share["probability"] for share in write_record(service.report("feed"))["policy"]}
     assert len(shares) == 4
-    assert write_report(service.report("feed"))["rounds_learned"] == 4
+    assert write_record(service.report("feed"))["rounds_learned"] == 4
     again = service.replay("feed")
-    assert (again["identical"], again["except"]) == (True, {"own_tables": {"rounds": [1, 2, 3, 4]}})
+    assert (again.identical, again.exceptions) == (True, {"own_tables": ReplayException((1, 2, 3, 4))})
 
 
 def test_what_tables_say_later_corrects_a_round(
@@ -100,9 +101,9 @@ def test_what_tables_say_later_corrects_a_round(
         )
     fill_lake(service, tmp_path)
     assert service.close_round("feed", who="ann")["corrected"] == [1]
-    assert write_report(service.report("feed"))["rounds_learned"] == 3
+    assert write_record(service.report("feed"))["rounds_learned"] == 3
     again = service.replay("feed")
-    assert (again["identical"], again["except"]) == (True, {"own_tables": {"rounds": [1, 2, 3]}})
+    assert (again.identical, again.exceptions) == (True, {"own_tables": ReplayException((1, 2, 3))})
 
 
 def test_a_table_of_several_kinds_is_refused(
@@ -141,7 +142,7 @@ def test_events_that_are_loaded_late_are_waited_for(
     late.rename(tmp_path / "clicks" / "4.parquet")
     fill_lake(service, tmp_path)
     assert service.close_round("feed", who="ann")["learned_from"] == [4, 5]
-    assert service.replay("feed")["identical"]
+    assert service.replay("feed").identical
 
 
 def test_a_source_that_is_read_again_is_not_called_failing_though_its_round_is_held_back(
@@ -182,7 +183,7 @@ def test_tables_that_lose_events_do_not_correct_a_round_to_zeros(
     done = service.close_round("feed", who="ann")
     assert (done["learned_from"], done["corrected"]) == ([4], [])
     assert "round 2 is not corrected, because its tables lack events now: likes had no event" in done["problems"][0]
-    assert service.replay("feed")["identical"]
+    assert service.replay("feed").identical
 
 
 def test_lies_in_the_exposures_are_left_out(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.service import Service
 from pasto.store import Store, open_store
 from pasto_sdk.policy import PublishedPolicy
@@ -43,7 +43,7 @@ def test_a_study_learns_a_blend_that_beats_every_single_candidate(
     service = Service(store)
     _lives(service, document)
     _learn(service, world, send, rounds=20)
-    report = write_report(service.report("feed"))
+    report = write_record(service.report("feed"))
     blend = report["blend"]["probabilities"]
     x, y = (sum(share * truth[name][metric] for name, share in blend.items()) for metric in (0, 1))
     best_single = max(mean[0] for mean in truth.values() if mean[1] >= 0)
@@ -53,7 +53,7 @@ def test_a_study_learns_a_blend_that_beats_every_single_candidate(
     assert report["blend"]["certificate"]["certified"]
     assert report["accounting"]["events"] == {"exposures": 6000, "metrics": 6000, "excluded": 0, "uncredited": 0}
     assert sum(line["logged"] for line in report["accounting"]["candidates"]) == 6000
-    assert service.replay("feed") == {"identical": True, "rounds": 20, "first_difference": None}
+    assert write_record(service.replay("feed")) == {"identical": True, "rounds": 20, "first_difference": None}
 
 
 def test_every_store_learns_the_same(store: Store, document: dict[str, Any], world: World, send: Send) -> None:
@@ -63,7 +63,7 @@ def test_every_store_learns_the_same(store: Store, document: dict[str, Any], wor
         _lives(service, document)
         _learn(service, world, send, rounds=3, users=100)
         checksums.append([one["learner_checksum"] for one in service.rounds("feed")])
-        shares.append({one["name"]: one["probability"] for one in write_report(service.report("feed"))["policy"]})
+        shares.append({one["name"]: one["probability"] for one in write_record(service.report("feed"))["policy"]})
         if kept is not store:
             kept.close()
     assert shares[0] == pytest.approx(shares[1], rel=1e-9)
@@ -84,7 +84,7 @@ def test_a_study_that_moved_to_another_store_still_replays(
     moved.restore_backup(tmp_path / "backup.db")
     service = Service(moved)
     _learn(service, world, send, rounds=2, users=100)
-    assert service.replay("feed") == {"identical": True, "rounds": 5, "first_difference": None}
+    assert write_record(service.replay("feed")) == {"identical": True, "rounds": 5, "first_difference": None}
     service.shutdown()
 
 
@@ -102,9 +102,10 @@ def test_rounds_of_another_engine_are_compared_but_for_their_last_digits(
     service = Service(open_store(str(tmp_path)))
     found = service.replay("feed")
     service.shutdown()
-    assert found["identical"] == (not what)
+    assert found.identical == (not what)
     if what:
-        assert (found["first_difference"]["round"], found["first_difference"]["what"]) == (2, "measurement")
+        assert found.first_difference is not None
+        assert (found.first_difference.round, found.first_difference.what) == (2, "measurement")
 
 
 def test_a_restart_in_mid_study_goes_on_bit_for_bit(
@@ -120,7 +121,7 @@ def test_a_restart_in_mid_study_goes_on_bit_for_bit(
                 service.shutdown()
                 service = Service(open_store(str(tmp_path / name)))
         checksums.append([one["learner_checksum"] for one in service.rounds("feed")])
-        assert service.replay("feed")["identical"]
+        assert service.replay("feed").identical
         service.shutdown()
     assert checksums[0] == checksums[1]
 
@@ -137,8 +138,9 @@ def test_replay_finds_what_was_changed_behind_its_back(
     service = Service(open_store(str(tmp_path)))
     found = service.replay("feed")
     service.shutdown()
-    assert not found["identical"]
-    assert found["first_difference"]["round"] == {"event": 2, "policy": 2, "learner": 2, "close": 2}[what]
+    assert not found.identical
+    assert found.first_difference is not None
+    assert found.first_difference.round == {"event": 2, "policy": 2, "learner": 2, "close": 2}[what]
 
 
 @pytest.mark.parametrize("is_tampered", [False, True])
@@ -165,7 +167,7 @@ def test_policies_of_releases_without_their_own_checksum_replay(
         _learn(service, world, send, rounds=1, users=60)  # its policy carries its checksum
     found = service.replay("feed")
     service.shutdown()
-    assert (found["identical"], found["rounds"]) == (not is_tampered, 0 if is_tampered else 3)
+    assert (found.identical, found.rounds) == (not is_tampered, 0 if is_tampered else 3)
 
 
 def _tamper(directory: Path, what: str) -> None:
@@ -190,13 +192,13 @@ def test_a_pause_loses_no_round(service: Service, document: dict[str, Any], worl
     send(service, "feed", world(held, 100))  # served meanwhile, and never learned from
     assert service.show("feed")["maturing_rounds"] == [2]
     service.change("feed", "resume", who="ann")
-    assert write_report(service.report("feed"))["rounds_learned"] == 2
+    assert write_record(service.report("feed"))["rounds_learned"] == 2
     _learn(service, world, send, rounds=2, users=100)
-    report = write_report(service.report("feed"))
+    report = write_record(service.report("feed"))
     assert report["rounds_learned"] == 4
     assert [one["learned_from"] for one in report["history"]] == [[1], [], [2], [4], [5]]
     assert not any(one["problems"] for one in report["history"])
-    assert service.replay("feed")["identical"]
+    assert service.replay("feed").identical
 
 
 def test_learners_that_fail_do_not_wedge_a_study(
@@ -218,7 +220,7 @@ def test_learners_that_fail_do_not_wedge_a_study(
     assert "no progress" in service.audit("feed")[-1]["detail"]["problems"][0]
     assert len(service.show("feed")["policy"]["shares"]) == len(before)
     _learn(service, world, send, rounds=1, users=100)
-    assert write_report(service.report("feed"))["rounds_learned"] == 3
+    assert write_record(service.report("feed"))["rounds_learned"] == 3
 
 
 def test_a_continuous_space_grows_its_candidates_and_replays(
@@ -244,7 +246,7 @@ def test_a_continuous_space_grows_its_candidates_and_replays(
         assert service.close_round("feed", who="ann")["problems"] == []
     assert len(service.policy_cache.current("feed").named) > first
     assert service.change("feed", "confirm", who="ann")["state"] == "confirming"
-    assert service.replay("feed") == {"identical": True, "rounds": 4, "first_difference": None}
+    assert write_record(service.replay("feed")) == {"identical": True, "rounds": 4, "first_difference": None}
 
 
 def test_two_studies_side_by_side_do_not_touch_each_other(
@@ -266,5 +268,5 @@ def test_two_studies_side_by_side_do_not_touch_each_other(
         service.close_round("feed", who="ann")
     checksums = [[one["learner_checksum"] for one in each.rounds("feed")] for each in (alone, service)]
     assert checksums[0] == checksums[1]
-    assert service.replay("other")["identical"]
+    assert service.replay("other").identical
     alone.shutdown()

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from pasto.records import Policy
-from pasto.report.records import write_report
+from pasto.report.records import write_record
+from pasto.report.replay_report import ReplayException
 from pasto.service.archive import Archive
 from pasto.service.close_record import CloseRecord
 from pasto.service.round_history import RoundHistoryReader
@@ -130,8 +131,12 @@ def test_what_comes_inside_the_window_is_learned(started: Callable[..., Run], wo
     assert run.study().state()["learned"] == expected(run, ROUNDS)
     assert run.study().rounds == ROUNDS
     assert any(record.corrected for record in run.closes())
-    assert write_report(run.service.report("feed"))["accounting"]["late"]["events"] == 0
-    assert run.service.replay("feed") == {"identical": True, "rounds": ROUNDS + 3, "first_difference": None}
+    assert write_record(run.service.report("feed"))["accounting"]["late"]["events"] == 0
+    assert write_record(run.service.replay("feed")) == {
+        "identical": True,
+        "rounds": ROUNDS + 3,
+        "first_difference": None,
+    }
 
 
 def test_algorithm_1_is_corrected_too(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
@@ -139,14 +144,14 @@ def test_algorithm_1_is_corrected_too(quick: dict[str, Any], memory: Store, send
     assert play(run, world) > 30
     run.close()
     assert run.study().state()["learned"] == expected(run, ROUNDS)
-    assert run.service.replay("feed")["identical"]
+    assert run.service.replay("feed").identical
 
 
 def test_what_is_dropped_is_missed(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
     run = Run(memory, quick, send)
     delayed = play(run, world)
     assert run.study().state()["learned"] != expected(run, ROUNDS)
-    assert write_report(run.service.report("feed"))["accounting"]["late"]["events"] == delayed
+    assert write_record(run.service.report("feed"))["accounting"]["late"]["events"] == delayed
     assert not any(record.corrected or record.final for record in run.closes())
 
 
@@ -159,19 +164,19 @@ def test_past_the_window_every_event_is_in_the_ledger(
     run.close()
     run.send(events[-8:-6])
     assert (
-        write_report(run.service.report("feed"))["accounting"]["late"]["events"] == 0
+        write_record(run.service.report("feed"))["accounting"]["late"]["events"] == 0
     )  # the round is open: they are not lost
     assert run.close()["corrected"] == [1]
-    assert write_report(run.service.report("feed"))["accounting"]["late"]["events"] == 0
+    assert write_record(run.service.report("feed"))["accounting"]["late"]["events"] == 0
     run.send(events[-6:-3])
     assert run.close()["corrected"] == []
     run.send(events[-3:])
-    late = write_report(run.service.report("feed"))["accounting"]["late"]
+    late = write_record(run.service.report("feed"))["accounting"]["late"]
     assert late["events"] == 6
     assert [one["round"] for one in late["rounds"]] == [1]
     fresh = Service(run.store, clock=lambda: run.now, monotonic=lambda: 0.0)  # books that are read in one go
-    assert write_report(fresh.report("feed"))["accounting"]["late"] == late
-    assert run.service.replay("feed")["identical"]
+    assert write_record(fresh.report("feed"))["accounting"]["late"] == late
+    assert run.service.replay("feed").identical
 
 
 def test_a_window_without_late_events_changes_nothing(quick: dict[str, Any], send: Send, world: World) -> None:
@@ -217,7 +222,7 @@ def test_a_round_whose_units_all_come_late_is_learned_then(
     assert run.close()["corrected"] == [1]
     assert run.study().rounds == 2
     assert run.study().state()["learned"] == expected(run, 2)
-    assert run.service.replay("feed")["identical"]
+    assert run.service.replay("feed").identical
 
 
 def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
@@ -247,7 +252,7 @@ def test_numbers_that_are_cut_are_counted_once(quick: dict[str, Any], memory: St
     for place in range(4):
         run.send([event for event in events if event["type"] == "metric"][place * 5 : place * 5 + 5])
         run.close()
-    assert write_report(run.service.report("feed"))["accounting"]["clipped"] == {
+    assert write_record(run.service.report("feed"))["accounting"]["clipped"] == {
         "x": 15,
         "y": 0,
     }  # the window closed behind those
@@ -270,8 +275,8 @@ def test_the_end_of_learning_makes_every_round_final(
     assert run.closes()[-1].problems == ()
     if row["state"] == "confirming":
         run.send(events[-2:])
-        assert write_report(run.service.report("feed"))["accounting"]["late"]["events"] == 2
-    assert run.service.replay("feed")["identical"]
+        assert write_record(run.service.report("feed"))["accounting"]["late"]["events"] == 2
+    assert run.service.replay("feed").identical
 
 
 def test_a_pause_leaves_rounds_open(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
@@ -284,7 +289,7 @@ def test_a_pause_leaves_rounds_open(quick: dict[str, Any], memory: Store, send: 
     run.service.change("feed", "resume", who="ann")
     assert run.closes()[-1].corrected[0].round == 1
     assert run.study().state()["learned"] == expected(run, 1)
-    assert run.service.replay("feed")["identical"]
+    assert run.service.replay("feed").identical
 
 
 def test_rounds_that_are_open_stay_in_the_store(
@@ -305,7 +310,7 @@ def test_rounds_that_are_open_stay_in_the_store(
         archive.take(store, run.service.policy_cache.snapshot("feed").row)
     assert sorted(one for one in archive.rounds("feed") if one) == [1, 2, 3, 4]
     assert sum(len(record.corrected) for record in run.closes()) == 5
-    assert run.service.replay("feed")["identical"]
+    assert run.service.replay("feed").identical
     store.close()
 
 
@@ -323,8 +328,8 @@ def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
     run.send(events[-4:])
     assert run.close()["corrected"] == [1]
     found = run.service.replay("feed")
-    assert found["identical"]
-    assert found["except"] == {"deleted_units": {"units": 1, "rounds": [1]}}
+    assert found.identical
+    assert found.exceptions == {"deleted_units": ReplayException((1,), units=1)}
 
 
 @pytest.mark.parametrize("harm", ["dropped", "changed"])
@@ -333,7 +338,7 @@ def test_replay_finds_a_correction_that_is_not_so(
 ) -> None:
     run = Run(memory, quick, send, accept_late="3h")
     play(run, world, rounds=3)
-    assert run.service.replay("feed")["identical"]
+    assert run.service.replay("feed").identical
 
     class Forged:
         """The same store, one of whose closes says something else."""
@@ -355,4 +360,4 @@ def test_replay_finds_a_correction_that_is_not_so(
 
     snapshot = run.service.policy_cache.snapshot("feed")
     found = replay_study(Forged(), snapshot.spec, snapshot.row)
-    assert not found["identical"]
+    assert not found.identical

@@ -129,7 +129,7 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
         assert (refused.status_code, "needs a reason" in refused.json()["error"]["message"]) == (400, True)
         assert service.audit("feed")[-1]["who"] == "breaker"
         assert until(lambda: any(message["event"] == "trip" for message in heard[0]))
-        assert service.replay("feed")["identical"]
+        assert service.replay("feed").identical
         site.patch("/v1/studies/feed", json={"action": "resume", "reason": "repaired"}).raise_for_status()
         assert until(lambda: client.assign("whoever").arm != "held")
         crowd.round(harm=0.0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.report.text import render_text
 from pasto.service.http.monitoring import AlertGauges
 from pasto.service.service import Service
@@ -91,7 +91,7 @@ def play(service: Service, rounds: int, *, attacked: bool, honest_rounds: int = 
 def test_invented_units_raise_an_alarm_within_three_rounds(service: Service, messages: list[dict[str, Any]]) -> None:
     play(service, 3, attacked=True)
     report = service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     by_key = [one for one in document["quality"]["departures"] if one["kind"] == "key"]
     assert [one["sender"] for one in by_key] == ["thief"]
     assert by_key[0]["round"] <= 3
@@ -105,17 +105,17 @@ def test_units_invented_after_honest_rounds_raise_an_alarm_too(service: Service)
     """The policy has left the raised candidate by then, so most invented units have no metric at all."""
     play(service, 3, attacked=True, honest_rounds=2)
     report = service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     by_key = [one for one in document["quality"]["departures"] if one["kind"] == "key"]
     assert [one["sender"] for one in by_key] == ["thief"]
     assert by_key[0]["round"] in (3, 4, 5)
     assert "key thief: " in render_text(report)
-    assert service.replay("feed")["identical"]
+    assert service.replay("feed").identical
 
 
 def test_a_report_counts_units_and_events_by_key_and_by_source(service: Service) -> None:
     play(service, 2, attacked=True)
-    accounting = write_report(service.report("feed"))["accounting"]
+    accounting = write_record(service.report("feed"))["accounting"]
     keys = {line["sender"]: line for line in accounting["keys"]}
     assert set(keys) == {"key0", "key1", "thief"}
     assert accounting["keys"][0]["sender"] == "thief"
@@ -131,6 +131,6 @@ def test_a_report_counts_units_and_events_by_key_and_by_source(service: Service)
 
 def test_honest_senders_of_different_levels_raise_none(service: Service, messages: list[dict[str, Any]]) -> None:
     play(service, 5, attacked=False)
-    assert write_report(service.report("feed"))["quality"]["departures"] == []
+    assert write_record(service.report("feed"))["quality"]["departures"] == []
     assert not [message for message in messages if message["event"] == "sender"]
-    assert service.replay("feed")["identical"]
+    assert service.replay("feed").identical

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.service import Service
 from pasto.store import open_store
 
@@ -80,7 +80,7 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
         assert not lost
         whole = max(int(name.split("/")[1]) for name in kept)
         assert len(kept) == 40 * whole  # batches are sent again until they are taken, so none is missing in between
-        books = write_report(service.report("feed"))["accounting"]["events"]
+        books = write_record(service.report("feed"))["accounting"]["events"]
         assert books["exposures"] + books["metrics"] == len(kept)
         rounds: list[int] = []
         corrected: list[int] = []
@@ -91,6 +91,10 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
         assert rounds == list(range(1, len(rounds) + 1))
         assert set(closed) <= set(rounds)
         assert service.show("feed")["round"] == len(rounds) + 1
-        assert service.replay("feed") == {"identical": True, "rounds": len(rounds), "first_difference": None}
+        assert write_record(service.replay("feed")) == {
+            "identical": True,
+            "rounds": len(rounds),
+            "first_difference": None,
+        }
     finally:
         service.shutdown()

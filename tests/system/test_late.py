@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.close_record import CloseRecord
 from pasto.service.service import Service
 from pasto.store import open_store
@@ -98,14 +98,14 @@ def test_with_enough_maturity_late_events_leave_no_bias(
         for key, (units, mean) in cells.items():
             assert units == expected[key][0]
             assert mean == pytest.approx(expected[key][1], abs=1e-12)
-    assert write_report(timed.report("feed"))["accounting"]["late"]["events"] == 0
-    assert timed.replay("feed")["identical"]
+    assert write_record(timed.report("feed"))["accounting"]["late"]["events"] == 0
+    assert timed.replay("feed").identical
 
 
 def test_without_maturity_every_late_event_is_in_the_ledger(
     timed: Service, quick: dict[str, Any], world: World, send: Send, hours: list[float]
 ) -> None:
     _, delayed = _play(timed, quick, world, send, hours, maturity=0)
-    late = write_report(timed.report("feed"))["accounting"]["late"]
+    late = write_record(timed.report("feed"))["accounting"]["late"]
     assert late["events"] == delayed == sum(one["metrics"] for one in late["rounds"])
-    assert timed.replay("feed")["identical"]  # whatever came later changes nothing of what was computed
+    assert timed.replay("feed").identical  # whatever came later changes nothing of what was computed

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from pasto.errors import LifecycleError
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.close_record import CloseRecord
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
@@ -214,11 +214,15 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "store"):
             return
         service = self._node()
-        assert service.replay("feed") == {"identical": True, "rounds": self.round - 1, "first_difference": None}
+        assert write_record(service.replay("feed")) == {
+            "identical": True,
+            "rounds": self.round - 1,
+            "first_difference": None,
+        }
         late = self._came_too_late()
         for node in (*self.nodes, service):
-            assert write_report(node.report("feed"))["accounting"]["late"]["events"] == late
-        books = write_report(service.report("feed"))["accounting"]["events"]
+            assert write_record(node.report("feed"))["accounting"]["late"]["events"] == late
+        books = write_record(service.report("feed"))["accounting"]["events"]
         assert books["exposures"] + books["metrics"] == len(self.acked)
         self.store.close()
 

@@ -65,7 +65,7 @@ def _run(document: dict[str, Any], world: World, spoil: Callable[[PublishedPolic
             served = service.policy_cache.current("feed")
             assert math.fsum(cell.propensity for cell in served.cells) == 1.0
             assert all(0 < cell.propensity <= 1 for cell in served.cells)
-        assert service.replay("feed")["identical"]
+        assert service.replay("feed").identical
         return [one["learner_checksum"] for one in service.rounds("feed")]
     finally:
         service.shutdown()

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.service import Service
 from pasto_sdk import Client, Request, Response
 
@@ -52,7 +52,7 @@ def _decide(client: Client, users: range) -> None:
 
 
 def _versions(service: Service) -> dict[int, dict[str, Any]]:
-    books = write_report(service.report("feed"))["accounting"]["versions"]
+    books = write_record(service.report("feed"))["accounting"]["versions"]
     return {one["version"]: one for one in books}
 
 
@@ -81,7 +81,7 @@ def test_every_decision_is_accounted_for_though_answers_get_lost(service: Servic
     assert False in flushed
     (books,) = _versions(service).values()
     assert (books["assigned"], books["logged"], books["dropped"], books["gap"]) == (3000, 3000, 0, 0)
-    events = write_report(service.report("feed"))["accounting"]
+    events = write_record(service.report("feed"))["accounting"]
     assert (events["events"]["metrics"], events["senders"]["missing"]) == (3000, 0)
     close = service.close_round("feed", who="ann")
     assert (close["units"], close["problems"]) == (3000, [])
@@ -104,6 +104,6 @@ def test_a_thousandth_lost_of_one_arm_is_told_exactly_within_the_round(service: 
     assert gaps == dict(network.stolen)
     assert (
         books["gap"]
-        == write_report(service.report("feed"))["accounting"]["senders"]["missing"]
+        == write_record(service.report("feed"))["accounting"]["senders"]["missing"]
         == network.stolen.total()
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.service import Service
 from pasto.store.sqlite_store import SqliteStore
 
@@ -29,7 +29,7 @@ def test_a_store_of_close_format_1_is_read(upgraded: Service) -> None:
     assert [entry["corrected"] for entry in rounds] == [[], [], [2], [3], [4], [], [], [], [], []]
     assert [entry["held"] for entry in rounds][4:7] == [[5], [5], []]
     assert [entry["interim_units"] for entry in rounds][-2:] == [33, 36]
-    report = write_report(upgraded.report("feed"))
+    report = write_record(upgraded.report("feed"))
     assert (report["state"], report["rounds_learned"]) == ("confirming", 7)
     assert report["confirmation"]["looks"] == 2
     assert report["accounting"]["events"]["exposures"] == 288
@@ -37,8 +37,8 @@ def test_a_store_of_close_format_1_is_read(upgraded: Service) -> None:
 
 
 def test_a_store_of_close_format_1_replays_and_goes_on(upgraded: Service) -> None:
-    assert upgraded.replay("feed") == {"identical": True, "rounds": 10, "first_difference": None}
+    assert write_record(upgraded.replay("feed")) == {"identical": True, "rounds": 10, "first_difference": None}
     assert upgraded.close_round("feed", who="ann")["interim_units"] == 36
     upgraded.change("feed", "archive", who="ann")
-    assert upgraded.replay("feed") == {"identical": True, "rounds": 12, "first_difference": None}
+    assert write_record(upgraded.replay("feed")) == {"identical": True, "rounds": 12, "first_difference": None}
     upgraded.shutdown()

@@ -18,8 +18,8 @@ from pasto.cli.output import console, echo, print_facts, print_json, print_table
 from pasto.cli.study_check import check
 from pasto.errors import InputError, OptionError
 from pasto.report.guardrail_text import verdict_text
-from pasto.report.records import read_verdict
-from pasto.report.replay_text import describe_exceptions
+from pasto.report.lift_records import ConfirmationVerdict
+from pasto.report.records import read_record, write_record
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
@@ -302,17 +302,19 @@ def audit(name: str, store: str, url: str | None, key: str | None, as_json: bool
 @as_json_option
 def replay(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Recompute all policies from the event log and compare them. The exit code is 1 if a policy differs."""
+    from pasto.report.replay_report import describe_difference, describe_exceptions
+
     with open_api(store, url, key) as api:
         replayed = api.replay(name)
     if as_json:
-        print_json(replayed)
-    elif replayed["identical"]:
-        echo(f"{name}: recomputed from the event log, rounds: {replayed['rounds']}; every policy identical")
+        print_json(write_record(replayed))
+    elif replayed.identical:
+        echo(f"{name}: recomputed from the event log, rounds: {replayed.rounds}; every policy identical")
         for sentence in describe_exceptions(replayed):
             echo(sentence)
     else:
-        echo(f"{name}: not identical; first difference: {json.dumps(replayed['first_difference'])}")
-    if not replayed["identical"]:
+        echo(f"{name}: not identical; first difference: {describe_difference(replayed)}")
+    if not replayed.identical:
         raise click.exceptions.Exit(1)
 
 
@@ -351,7 +353,9 @@ def _print_study(document: dict[str, Any], as_json: bool) -> None:
         return
     screen = console()
     screen.print(f"{document['name']}: {document['state']}", style="bold")
-    for sentence in verdict_text(read_verdict(document["confirmation"])) if document.get("confirmation") else ():
+    for sentence in (
+        verdict_text(read_record(document["confirmation"], ConfirmationVerdict)) if document.get("confirmation") else ()
+    ):
         screen.print(f"  {sentence}")
     print_facts(screen, _facts(document))
     shares = document.get("policy", {}).get("shares", [])

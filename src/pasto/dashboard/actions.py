@@ -13,7 +13,8 @@ from pasto.dashboard.pages import Pages
 from pasto.dashboard.renderer import redirect, render_page
 from pasto.dashboard.sessions import Session, Sessions
 from pasto.errors import PastoError, StudyFileError
-from pasto.report.replay_text import describe_exceptions
+from pasto.report.records import read_record
+from pasto.report.replay_report import ReplayReport, describe_difference, describe_exceptions
 from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, error_response
@@ -157,14 +158,18 @@ class Actions:
         form = await read_form(call)
         self._sessions.check_form(call, session, form.get("token", ""))
         try:
-            result = json.loads((await ask_replay(call, name)).body)
+            result = read_record(json.loads((await ask_replay(call, name)).body), ReplayReport)
         except ApiError as error:
             if error.code != "overloaded":
                 raise
             return render_page("parts/replay.html", {"busy": True, "result": None})
-        return render_page(
-            "parts/replay.html", {"busy": False, "result": result, "exceptions": list(describe_exceptions(result))}
-        )
+        values = {
+            "busy": False,
+            "result": result,
+            "difference": describe_difference(result),
+            "exceptions": list(describe_exceptions(result)),
+        }
+        return render_page("parts/replay.html", values)
 
     async def _read_form(self, call: HttpRequest, session: Session) -> dict[str, str]:
         form = await read_form(call)

@@ -14,7 +14,7 @@ from pasto.dashboard.chart_data import RoundSamples, build_series
 from pasto.dashboard.renderer import HTML, render_page
 from pasto.dashboard.sessions import Session, Sessions
 from pasto.dashboard.tradeoff import NO_STORE, answer_tradeoff
-from pasto.report.records import read_report
+from pasto.report.records import Report, read_record
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
 from pasto.service.http.studies import ask_report
@@ -68,7 +68,7 @@ class Pages:
         computed = await ask_report(call, name, "json")
 
         def work() -> dict[str, Any]:
-            report = read_report(json.loads(computed.body))
+            report = read_record(json.loads(computed.body), Report)
             study = self._service.show(name)
             candidates = () if report.accounting is None else report.accounting.candidates
             lines = sorted(candidates, key=lambda candidate: -candidate.logged)

@@ -16,7 +16,7 @@ from pasto.demo.users import SimulatedUsers
 from pasto.inference.lift import Lift, LiftTarget, estimate_lifts
 from pasto.inference.round_data import MeasuredRound, record_rounds
 from pasto.metrics import measure
-from pasto.report.records import Report, write_report
+from pasto.report.records import Report, write_record
 from pasto.service.round_history import shares
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.spec import build_quantities
@@ -206,7 +206,7 @@ def _update(
 ) -> DemoUpdate:
     name = users.application.name
     document = environment.show(name)
-    blend = document.get("frozen") or write_report(environment.report(name))["blend"]
+    blend = document.get("frozen") or write_record(environment.report(name))["blend"]
     return DemoUpdate(
         phase=phase,
         round=round,

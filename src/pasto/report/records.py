@@ -1,13 +1,13 @@
 """Report records: the typed parts of a study's report, which text, HTML, dashboard, JSON and OpenAPI come from.
 
-A number that is not known is None. `write_report` and `read_report` are the only writer and reader of its JSON.
+A number that is not known is None. `write_record` and `read_record` convert records to and from JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pasto.report.data_records import (
     AccountingReport,
@@ -15,7 +15,6 @@ from pasto.report.data_records import (
 )
 from pasto.report.lift_records import (
     ConfirmationReport,
-    ConfirmationVerdict,
     GuardrailKind,
     GuardrailSide,
     IntervalEstimate,
@@ -23,6 +22,8 @@ from pasto.report.lift_records import (
     MeasuredInterval,
     MetricSpread,
 )
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,46 +320,25 @@ class WhatIfAnswer:
     assumes: str
 
 
-def write_report(report: Report | WhatIfAnswer | ConfirmationVerdict) -> dict[str, Any]:
-    """Return a report, or a part of one, as JSON has it.
+def write_record(record: object) -> dict[str, Any]:
+    """Return a record as JSON has it; a number that is not finite becomes None.
 
-    >>> write_report(Report("feed", "draft", 0, 0, "Nothing was measured yet."))["claims"]
+    >>> write_record(Report("feed", "draft", 0, 0, "Nothing was measured yet."))["claims"]
     'Nothing was measured yet.'
     """
     import msgspec
 
-    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(record))
     return document
 
 
-def read_report(document: Mapping[str, Any]) -> Report:
-    """Read a report from its JSON; fields of later versions are ignored.
+def read_record(document: Mapping[str, Any], kind: type[Record]) -> Record:
+    """Read a record from its JSON; fields of later versions are ignored.
 
     >>> report = Report("feed", "draft", 0, 0, "Nothing was measured yet.")
-    >>> read_report(write_report(report)) == report
+    >>> read_record(write_record(report), Report) == report
     True
     """
     import msgspec
 
-    return msgspec.convert(document, Report)
-
-
-def read_blend(document: Mapping[str, Any]) -> BlendRecord:
-    """Read a blend from its JSON, as a study's state holds it."""
-    import msgspec
-
-    return msgspec.convert(document, BlendRecord)
-
-
-def read_what_if(document: Mapping[str, Any]) -> WhatIfAnswer:
-    """Read the answer to another objective from its JSON."""
-    import msgspec
-
-    return msgspec.convert(document, WhatIfAnswer)
-
-
-def read_verdict(document: Mapping[str, Any]) -> ConfirmationVerdict:
-    """Read the verdict on a confirmation from its JSON."""
-    import msgspec
-
-    return msgspec.convert(document, ConfirmationVerdict)
+    return msgspec.convert(document, kind)

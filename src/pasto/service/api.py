@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pasto.report.records import Report, WhatIfAnswer
+from pasto.report.replay_report import ReplayReport
 
 
 class StudyApi(Protocol):
@@ -72,7 +73,7 @@ class StudyApi(Protocol):
         """Return the best blend for another objective, guardrail or set of candidates."""
         ...
 
-    def replay(self, name: str) -> dict[str, Any]:
+    def replay(self, name: str) -> ReplayReport:
         """Recompute all policies from the event log and compare them."""
         ...
 

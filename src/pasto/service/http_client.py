@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import msgspec
+
+from pasto import __version__
 from pasto.errors import (
     ConflictError,
     InputError,
@@ -23,7 +26,8 @@ from pasto.errors import (
     TextError,
     UnknownStudyError,
 )
-from pasto.report.records import Report, WhatIfAnswer, read_report, read_what_if
+from pasto.report.records import Record, Report, WhatIfAnswer
+from pasto.report.replay_report import ReplayReport
 
 TIMEOUT_SECONDS = 60.0
 """Seconds to wait for a response."""
@@ -75,59 +79,61 @@ class HttpStudyApi:
 
     def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
         """Create a study from a study file."""
-        return self._request("POST", "/v1/studies" + _reason_query(reason), dict(document), who=who)
+        return self._request(dict[str, Any], "POST", "/v1/studies" + _reason_query(reason), dict(document), who=who)
 
     def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
         """Replace the study file of a draft."""
-        return self._request("PUT", _study_path(name) + _reason_query(reason), dict(document), who=who)
+        return self._request(dict[str, Any], "PUT", _study_path(name) + _reason_query(reason), dict(document), who=who)
 
     def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete a draft."""
-        return self._request("DELETE", _study_path(name) + _reason_query(reason), who=who)
+        return self._request(dict[str, Any], "DELETE", _study_path(name) + _reason_query(reason), who=who)
 
     def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Check a study file and its source tables without creating a study."""
-        return self._request("POST", "/v1/check", dict(document))
+        return self._request(dict[str, Any], "POST", "/v1/check", dict(document))
 
     def studies(self) -> list[dict[str, Any]]:
         """List all studies."""
-        studies: list[dict[str, Any]] = self._request("GET", "/v1/studies")["studies"]
+        studies: list[dict[str, Any]] = self._request(dict[str, Any], "GET", "/v1/studies")["studies"]
         return studies
 
     def show(self, name: str) -> dict[str, Any]:
         """Return a study."""
-        return self._request("GET", _study_path(name))
+        return self._request(dict[str, Any], "GET", _study_path(name))
 
     def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
         """Start, pause, resume, confirm, deploy or archive a study."""
-        return self._request("PATCH", _study_path(name), {"action": action, "reason": reason, **options}, who=who)
+        return self._request(
+            dict[str, Any], "PATCH", _study_path(name), {"action": action, "reason": reason, **options}, who=who
+        )
 
     def close_round(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Close the open round."""
-        return self._request("POST", _study_path(name, "rounds/close"), {"reason": reason}, who=who)
+        return self._request(dict[str, Any], "POST", _study_path(name, "rounds/close"), {"reason": reason}, who=who)
 
     def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
         """Decide about a round that is held back because events are missing."""
         body = {"round": round, "resolution": resolution, "reason": reason}
-        return self._request("POST", _study_path(name, "rounds/resolve"), body, who=who)
+        return self._request(dict[str, Any], "POST", _study_path(name, "rounds/resolve"), body, who=who)
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """List closed rounds, oldest first."""
-        rounds: list[dict[str, Any]] = self._request("GET", _study_path(name, f"rounds?after={after}&limit={limit}"))[
-            "rounds"
-        ]
+        rounds: list[dict[str, Any]] = self._request(
+            dict[str, Any], "GET", _study_path(name, f"rounds?after={after}&limit={limit}")
+        )["rounds"]
         return rounds
 
     def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """List entries of the audit log, oldest first."""
-        entries: list[dict[str, Any]] = self._request("GET", _study_path(name, f"audit?after={after}&limit={limit}"))[
-            "audit"
-        ]
+        entries: list[dict[str, Any]] = self._request(
+            dict[str, Any], "GET", _study_path(name, f"audit?after={after}&limit={limit}")
+        )["audit"]
         return entries
 
     def report(self, name: str) -> Report:
         """Return the report of a study."""
-        return read_report(self._request("GET", _study_path(name, "report")))
+        return self._request(Report, "GET", _study_path(name, "report"))
 
     def what_if(
         self,
@@ -142,21 +148,25 @@ class HttpStudyApi:
         """Return the best blend for another objective, guardrail or set of candidates."""
         parts = {"maximize": maximize, "minimize": minimize, "keep": keep, "drop": drop, "only": only}
         question = {part: list(texts) for part, texts in parts.items() if texts}
-        return read_what_if(self._request("POST", _study_path(name, "what-if"), question))
+        return self._request(WhatIfAnswer, "POST", _study_path(name, "what-if"), question)
 
-    def replay(self, name: str) -> dict[str, Any]:
+    def replay(self, name: str) -> ReplayReport:
         """Recompute all policies from the event log and compare them."""
-        return self._request("POST", _study_path(name, "replay"), {}, timeout=SCAN_TIMEOUT_SECONDS)
+        return self._request(ReplayReport, "POST", _study_path(name, "replay"), {}, timeout=SCAN_TIMEOUT_SECONDS)
 
     def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
         """Archive the events of learned rounds, and delete old archived events."""
         body = {} if delete_older is None else {"delete_older": delete_older}
-        return self._request("POST", _study_path(name, "events/archive"), body, who=who, timeout=SCAN_TIMEOUT_SECONDS)
+        return self._request(
+            dict[str, Any], "POST", _study_path(name, "events/archive"), body, who=who, timeout=SCAN_TIMEOUT_SECONDS
+        )
 
     def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Erase the events of a unit."""
         body = {"unit": unit, "reason": reason}
-        return self._request("POST", _study_path(name, "units/erase"), body, who=who, timeout=SCAN_TIMEOUT_SECONDS)
+        return self._request(
+            dict[str, Any], "POST", _study_path(name, "units/erase"), body, who=who, timeout=SCAN_TIMEOUT_SECONDS
+        )
 
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
@@ -165,32 +175,46 @@ class HttpStudyApi:
         body: dict[str, Any] = {"name": name, "scopes": list(scopes)}
         if expires_in is not None:
             body["expires_in"] = expires_in
-        return self._request("POST", "/v1/keys", body, who=who)
+        return self._request(dict[str, Any], "POST", "/v1/keys", body, who=who)
 
     def keys(self) -> list[dict[str, Any]]:
         """List all keys."""
-        keys: list[dict[str, Any]] = self._request("GET", "/v1/keys")["keys"]
+        keys: list[dict[str, Any]] = self._request(dict[str, Any], "GET", "/v1/keys")["keys"]
         return keys
 
     def revoke_key(self, prefix: str, *, who: str = "") -> bool:
         """Revoke a key."""
         try:
-            return bool(self._request("DELETE", f"/v1/keys/{quote(prefix, safe='')}", who=who)["revoked"])
+            return bool(
+                self._request(dict[str, Any], "DELETE", f"/v1/keys/{quote(prefix, safe='')}", who=who)["revoked"]
+            )
         except UnknownKeyError:
             return False
 
     def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
         """Create a key's successor."""
-        return self._request("POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace}, who=who)
+        return self._request(
+            dict[str, Any], "POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace}, who=who
+        )
 
     def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """List entries of the audit log of keys, oldest first."""
-        entries: list[dict[str, Any]] = self._request("GET", f"/v1/keys/audit?after={after}&limit={limit}")["audit"]
+        entries: list[dict[str, Any]] = self._request(
+            dict[str, Any], "GET", f"/v1/keys/audit?after={after}&limit={limit}"
+        )["audit"]
         return entries
 
     def _request(
-        self, method: str, path: str, body: Any = None, *, who: str = "", timeout: float = TIMEOUT_SECONDS
-    ) -> dict[str, Any]:
+        self,
+        kind: type[Record],
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        who: str = "",
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> Record:
+        """Send a request, and read the response as a record of a kind."""
         request = urllib.request.Request(self.url + path, method=method)  # noqa: S310 -- http or https, checked above
         if body is not None:
             request.data = json.dumps(body).encode()
@@ -201,11 +225,15 @@ class HttpStudyApi:
             request.add_header("Authorization", f"Bearer {self._key}")
         try:
             with self._opener.open(request, timeout=timeout) as response:
-                content: dict[str, Any] = json.loads(response.read() or b"{}")
-                return content
+                return msgspec.json.decode(response.read() or b"{}", type=kind)
         except urllib.error.HTTPError as response:
             with response:
                 raise _convert_error(response, self._key is not None) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StoreError(
+                f"the response of {self.url} cannot be read ({error}); check the address, and that the service has the "
+                f"version {__version__} of PASTO"
+            ) from error
         except (OSError, ValueError) as error:
             cause = getattr(error, "reason", None) or error
             raise StoreError(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pasto.errors import OptionError, UnknownStudyError
+from pasto.report.replay_report import ReplayReport
 from pasto.service.archive import Archive
 from pasto.service.rounds.replay import replay_study
 from pasto.service.study_file import parse_spec
@@ -72,7 +73,7 @@ class Retention:
                 self._archive.forget(identity_of(row), unit)
         return {"study": name, "events": counts.total(), "rounds": sorted(version for version in counts if version)}
 
-    def replay(self, name: str) -> dict[str, Any]:
+    def replay(self, name: str) -> ReplayReport:
         """Compute every policy again, archived rounds included, and compare each with the published one."""
         row = self._row(name)
         return replay_study(self._store, parse_spec(json.loads(row.study_file), stored=True), row, self._archive)

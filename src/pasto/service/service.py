@@ -14,7 +14,8 @@ from typing import Any
 from pasto.control_characters import escape_control
 from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError, StudyExistsError, UnknownStudyError
 from pasto.report.lift_records import ConfirmationVerdict
-from pasto.report.records import Report, SourceProblem, WhatIfAnswer, write_report
+from pasto.report.records import Report, SourceProblem, WhatIfAnswer, write_record
+from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import ApiKeys
 from pasto.service.archive import Archive
 from pasto.service.audit_log import audit_line, check_reason
@@ -74,7 +75,7 @@ class Service:
     >>> service.close_round("feed", who="ann")["next_version"]
     2
     >>> service.replay("feed")
-    {'identical': True, 'rounds': 1, 'first_difference': None}
+    ReplayReport(identical=True, rounds=1, first_difference=None, exceptions={})
     >>> service.shutdown()
     """
 
@@ -238,7 +239,7 @@ class Service:
             detail = {"from": row.state, "to": transition.after.state, **summarize_transition(transition), **options}
             if action == "deploy" and transition.trip is None:
                 verdict = self._verdict(row, transition)
-                detail["confirmation"] = write_report(verdict)
+                detail["confirmation"] = write_record(verdict)
                 if not skips_confirmation:
                     check_confirmed(name, _count_units(transition), verdict)
             if self._commit(row, transition, who, action, reason, detail):
@@ -333,7 +334,7 @@ class Service:
         number = self._row(name).number
         return [audit_entry(row) for row in self.store.read_audit_log(number, after=after, limit=_limit(limit))]
 
-    def replay(self, name: str) -> dict[str, Any]:
+    def replay(self, name: str) -> ReplayReport:
         """Compute every policy again from the study file and the log, and report whether each is identical."""
         snapshot = self.policy_cache.reload(name)
         return replay_study(self.store, snapshot.spec, snapshot.row, self._archive)

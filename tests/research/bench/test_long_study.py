@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.close_record import CloseRecord
 from pasto.service.service import Service
 from pasto_research.bench.long_study import HOUR, NAME, PAGES, crowd, grow, measure, opened
@@ -47,7 +47,7 @@ def test_neither_a_close_nor_a_page_reads_a_study_through(
     # What was closed is told, its senders are added to the last record, and it is compared with the latest rounds.
     assert read == [2 + MAX_EARLIER_ROUNDS]
     with counted(service, monkeypatch) as read:
-        report = write_report(service.report(NAME))
+        report = write_record(service.report(NAME))
     assert report["learning"]["rounds"][-1] == rounds
     assert len(report["learning"]["rounds"]) == min(rounds, 1_000)
     assert read[0] <= 1_000 + 100 + 100  # the rounds it looks at, those it lists, and those since the books were noted
@@ -64,7 +64,7 @@ def test_what_is_packed_is_computed_again_bit_for_bit(tmp_path: Path) -> None:
     service = opened(tmp_path, grow(tmp_path, rounds=5, candidates=60, units=200))
     rounds = [entry for close in service.store.list_closes(1) for entry in CloseRecord.from_text(close.record).rounds]
     assert {isinstance(entry.cells.document, dict) for entry in rounds} >= {True}
-    assert service.replay(NAME) == {"identical": True, "rounds": 4, "first_difference": None}
+    assert write_record(service.replay(NAME)) == {"identical": True, "rounds": 4, "first_difference": None}
     assert [row["units"] for row in service.rounds(NAME)] == [200] * 4
     service.shutdown()
 

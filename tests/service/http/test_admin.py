@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pasto.errors import OptionError
+from pasto.report.replay_report import ReplayException
 from pasto.service.http.server import ServiceProcess
 from pasto.service.http_client import HttpStudyApi
 from pasto.service.settings import Settings
@@ -40,7 +41,7 @@ def test_a_unit_is_forgotten_and_the_log_says_so(serve: Serve, tmp_path: Path) -
     line = remote.audit("feed")[-1]
     assert (line["action"], line["reason"], "user/7" in json.dumps(line)) == ("forget", "asked to", False)
     assert remote.erase_unit("feed", "user/7", who="ann")["events"] == 0
-    assert remote.replay("feed")["except"] == {"deleted_units": {"units": 1, "rounds": [1]}}
+    assert remote.replay("feed").exceptions == {"deleted_units": ReplayException((1,), units=1)}
     assert remote.archive_events("feed", who="ann", delete_older=0.0)["deleted_rounds"] == [1]
 
 
@@ -79,7 +80,7 @@ def test_a_service_archives_by_itself(serve: Serve, tmp_path: Path, monkeypatch:
     site = serve(store=str(tmp_path / "store"), archive_after=0.001)
     learned(site)
     site.until(lambda: "pasto_archived_events 20.0" in site.client.get("/metrics").text)
-    assert site.running.service.replay("feed")["identical"]
+    assert site.running.service.replay("feed").identical
 
 
 def test_those_who_wait_for_their_turn_hold_up_nobody(serve: Serve, tmp_path: Path) -> None:

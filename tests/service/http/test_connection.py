@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.http import fast_assign
 from pasto.service.http.app import Application
 from pasto.service.http.exposures import ExposureBuffer
@@ -330,4 +330,4 @@ def test_decisions_are_logged_and_counted(serve: Serve) -> None:
     assert 'pasto_decisions_total{study="feed",via="assign"} 6.0' in metrics
     assert 'pasto_requests_total{method="POST",route="/v1/studies/{name}/assign",status="200"} 6.0' in metrics
     service = site.running.service
-    site.until(lambda: write_report(service.report("feed"))["accounting"]["events"]["exposures"] == 6)
+    site.until(lambda: write_record(service.report("feed"))["accounting"]["events"]["exposures"] == 6)

@@ -6,6 +6,7 @@ import gzip
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -156,7 +157,7 @@ def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
     assert len(desk.rounds("feed")) == 1
     assert desk.audit("feed")[-1]["reason"] == "why not"
     assert [line["who"] for line in desk.audit("feed")] == ["ann", "ann", "ann"]
-    assert desk.replay("feed")["identical"]
+    assert desk.replay("feed").identical
     made = desk.create_key("boss", ["admin"], expires_in=600)
     desk = HttpStudyApi(site.url, made["key"])
     listed = desk.keys()
@@ -164,6 +165,25 @@ def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
     desk.close_round("feed", who="Zoë: 100 %")
     assert desk.audit("feed")[-1]["who"] == f"boss ({made['prefix']}): Zoë: 100 %"
     assert desk.revoke_key(made["prefix"])
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"identical":"yes"}'])
+def test_a_response_that_is_not_a_record_is_an_error(body: bytes) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            return
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        with pytest.raises(StoreError, match=r"cannot be read \(.*\); check the address, and that the service has"):
+            HttpStudyApi(f"http://127.0.0.1:{server.server_port}").replay("feed")
+        thread.join()
 
 
 def test_the_policy_is_the_document_itself(site: Site) -> None:

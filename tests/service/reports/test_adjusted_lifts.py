@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pasto.report.html import render_html
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.report.text import render_text
 
 Make = Callable[..., Any]
@@ -72,7 +72,7 @@ def place(playground: Make) -> Any:
 def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Any) -> None:
     rounds(place, 8)
     report = place.service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     told = document["learning"]
     blend = document["blend"]["probabilities"]
     for target, true in (
@@ -93,14 +93,14 @@ def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Any) -> None:
     for shown in (render_text(report), render_html(report)):
         assert "variance reduced by" in shown
         assert "variance is reduced by" in " ".join(shown.split())
-    json.dumps(write_report(report), allow_nan=False)
+    json.dumps(write_record(report), allow_nan=False)
     assert place.service.replay("feed")["identical"]
 
 
 def test_a_range_is_told_beside(place: Any) -> None:
     rounds(place, 4)
     report = place.service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     served = lift_of(document["learning"], "the learner's traffic", "y")
     assert served["bounded"]["relative"]["low"] < 0.0 < served["bounded"]["relative"]["high"]
     assert lift_of(document["learning"], "the blend", "y")["bounded"] is None
@@ -114,7 +114,7 @@ def test_a_confirmation_is_adjusted_too(place: Any) -> None:
     place.service.change("feed", "confirm", who="ann")
     rounds(place, 2)
     report = place.service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     lift = lift_of(document["confirmation"], "the blend", "x")
     raw, adjusted = widths(lift)
     assert adjusted < 0.7 * raw
@@ -130,6 +130,6 @@ def test_a_study_without_covariates_is_told_as_before(playground: Make) -> None:
     for _ in range(3):
         place.round()
     report = place.service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     assert all(lift["adjusted"] is None for lift in document["learning"]["lifts"])
     assert "adjusted" not in render_text(report)

@@ -9,7 +9,7 @@ import pytest
 
 from pasto.errors import LifecycleError, OptionError
 from pasto.report.lift_records import IntervalEstimate, LiftRecord, SampleRatioReport
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.reports.confirmation_report import judge_confirmation
 from pasto.service.study_file import StudySpec, parse_spec
 
@@ -120,7 +120,7 @@ def test_a_confirmed_blend_is_deployed_and_the_reply_says_what_was_shown(playgro
     assert reply["confirmation"]["state"] == "confirmed"
     assert reply["confirmation"]["goal"]["state"] == "better"
     assert [(rail["name"], rail["state"]) for rail in reply["confirmation"]["guardrails"]] == [("y", "holds")]
-    assert write_report(place.service.report("feed"))["confirmation"]["verdict"] == reply["confirmation"]
+    assert write_record(place.service.report("feed"))["confirmation"]["verdict"] == reply["confirmation"]
 
 
 def test_what_was_never_confirmed_says_so(playground: Make) -> None:

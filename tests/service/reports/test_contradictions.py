@@ -10,7 +10,7 @@ import pytest
 
 from pasto.report.html import render_html
 from pasto.report.lift_records import AdjustedLiftRecord, IntervalEstimate, LiftRecord
-from pasto.report.records import BlendRecord, CertificateRecord, GainRecord, write_report
+from pasto.report.records import BlendRecord, CertificateRecord, GainRecord, write_record
 from pasto.report.text import render_text
 from pasto.service.reports import builder
 from pasto.service.reports.guardrail_report import find_contradictions
@@ -99,7 +99,7 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
     for _ in range(4):
         place.round()
     honest = place.service.report("feed")
-    document = write_report(honest)
+    document = write_record(honest)
     assert document["contradictions"] == []
     assert "disagree" not in render_text(honest)
 
@@ -111,7 +111,7 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
     monkeypatch.setattr(builder, "blend_document", overconfident)
     place.service = place.node()
     report = place.service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     (found,) = document["contradictions"]
     assert (found["guardrail"], found["phase"], found["at"], found["holds"]) == ("y", "learning", "+40%", 0.971)
     assert found["measured"]["high"] < 0.4

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import OptionError
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.report.text import render_text
 from pasto.service.rounds import guardrail_check
 from pasto.service.scheduler import Scheduler
@@ -57,7 +57,7 @@ def test_what_is_held_is_the_certified_blend_where_there_is_one(playground: Make
         place.round()
     assert rounds_until_trip(place, harm=9.0, most=6) is not None
     served = {share["name"] for share in place.service.show("feed")["policy"]["shares"]}
-    report = write_report(place.service.report("feed"))
+    report = write_record(place.service.report("feed"))
     certified = report["blend"]["certificate"]["certified"]
     assert served == (set(report["blend"]["probabilities"]) if certified else {"w=1"})
     assert place.service.replay("feed")["identical"]
@@ -69,7 +69,7 @@ def test_a_study_without_harm_is_not_stopped(playground: Make) -> None:
         place.round(users=150)
     assert place.service.show("feed")["state"] == "learning"
     assert place.told == []
-    assert write_report(place.service.report("feed"))["guardrails"][0]["state"] == "holds"
+    assert write_record(place.service.report("feed"))["guardrails"][0]["state"] == "holds"
 
 
 def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(everywhere: Make) -> None:
@@ -153,7 +153,7 @@ def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Ma
     assert carried is not None
     assert carried["monitor"]["held"]["y"]["rounds"] == 5
     assert place.service.replay("feed")["identical"]
-    books = write_report(place.service.report("feed"))["accounting"]
+    books = write_record(place.service.report("feed"))["accounting"]
     assert books["events"]["exposures"] == 300
 
 
@@ -274,7 +274,7 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
     assert shown["state"] == "learning"
     verdict = shown["breaker"]["verdicts"][0]
     assert (verdict["state"], verdict["judged"]) == ("holds", judged)
-    rail = write_report(place.service.report("feed"))["guardrails"][0]
+    rail = write_record(place.service.report("feed"))["guardrails"][0]
     assert (rail["floor"], rail["judged"], rail["allowed"]) == (9.3, judged, verdict["allowed"])
     if judged == "control":
         assert -0.14 < verdict["allowed"] < -0.07

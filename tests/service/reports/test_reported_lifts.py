@@ -16,7 +16,7 @@ from pasto.errors import LifecycleError, NotFittedError, ObjectiveError, OptionE
 from pasto.inference.lift import LiftTarget, estimate_lifts
 from pasto.inference.round_data import record_rounds
 from pasto.report.html import render_html
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.report.text import render_text, render_what_if
 from pasto.service.policy_cache import PolicyCache
 from pasto.service.reports.confirmation_report import report_confirmation
@@ -43,7 +43,7 @@ def lift_of(told: dict[str, Any], target: str, metric: str) -> dict[str, Any]:
 
 def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Make) -> None:
     place = learned(playground)
-    report = write_report(place.service.report("feed"))
+    report = write_record(place.service.report("feed"))
     json.dumps(report, allow_nan=False)
     told = report["learning"]
     blend = report["blend"]["probabilities"]
@@ -80,7 +80,7 @@ def test_units_that_are_lost_on_the_way_void_every_claim(playground: Make) -> No
         place.crowd(400, lost=lambda name, number: name == "w=0" and number % 2 == 0)
         place.now += 3600
         place.service.close_round("feed", who="ann")
-    report = write_report(place.service.report("feed"))
+    report = write_record(place.service.report("feed"))
     ratio = report["quality"]["sample_ratio"]
     assert ratio["alarm"]
     assert (ratio["suspect"]["arm"], ratio["suspect"]["candidate"]) == ("learner", "w=0")
@@ -96,7 +96,7 @@ def test_quality_tells_what_was_cut_and_what_came_late(playground: Make) -> None
     drawn = policy.draw("too late")
     late = {"type": "exposure", "id": "late", "unit": "too late", "version": policy.version, "candidate": drawn.name}
     place.service.ingest("feed", place.service.decode(json.dumps([late]).encode())).result()
-    quality = write_report(place.service.report("feed"))["quality"]
+    quality = write_record(place.service.report("feed"))["quality"]
     assert quality["units"] == 200
     assert quality["late"] == {"events": 1, "share": 1 / 401}
     assert set(quality["clipped"]) == {"x", "y", "rate.numerator", "rate.denominator"}
@@ -105,7 +105,7 @@ def test_quality_tells_what_was_cut_and_what_came_late(playground: Make) -> None
 def test_a_report_of_nothing_claims_nothing(playground: Make) -> None:
     place = playground()
     report = place.service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     assert document["claims"] == "Nothing was measured yet, and nothing can be claimed."
     assert document["confirmation"] is None
     assert "Nothing was measured yet" in render_text(report)
@@ -124,7 +124,7 @@ def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playgro
         place.now += 3601
         assert scheduler.tick() == 1
     report = place.service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     told = document["confirmation"]
     assert sum(told["units"].values()) == 1200
     assert told["sequential"]
@@ -154,7 +154,7 @@ def test_a_horizon_is_judged_by_the_first_look_behind_it(playground: Make) -> No
         place.crowd(200)
         place.now += 3601
         scheduler.tick()
-        told = write_report(place.service.report("feed"))["confirmation"]
+        told = write_record(place.service.report("feed"))["confirmation"]
         seen.append((told["sequential"], sum(told["units"].values())))
     assert seen == [(True, 200), (True, 400), (False, 600), (False, 600), (False, 600)]
     assert "has been reached" in told["note"]
@@ -179,7 +179,7 @@ def test_a_horizon_that_makes_no_sense_is_refused(playground: Make, options: dic
 
 def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: Make) -> None:
     place = learned(playground)
-    found = write_report(place.service.what_if("feed", keep=["y >= -1%"]))
+    found = write_record(place.service.what_if("feed", keep=["y >= -1%"]))
     assert found["objective"] == "maximize x, keep y >= -1%"
     saved = place.store.read_learner_state(1)
     study = pasto.Study.from_state(json.loads(saved))
@@ -191,10 +191,10 @@ def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: 
     )
     assert found["lifts"]["y"]["value"] == pytest.approx(-0.01, abs=1e-6)
     assert found["lifts"]["x"]["low"] < found["lifts"]["x"]["value"] < found["lifts"]["x"]["high"]
-    own = write_report(place.service.what_if("feed", drop=["y"]))
+    own = write_record(place.service.what_if("feed", drop=["y"]))
     assert own["answer"]["probabilities"] == {"w=0": 1.0}
     other = place.service.what_if("feed", maximize=["rate"], drop=["y"], only=["w=2", "w=3"])
-    document = write_report(other)
+    document = write_record(other)
     assert document["objective"] == "maximize rate"
     assert document["from_log"] == ["rate.numerator", "rate.denominator"]
     assert set(document["answer"]["probabilities"]) == {"w=2"}
@@ -213,7 +213,7 @@ def test_a_question_about_what_is_not_there_is_refused(playground: Make) -> None
 
 def test_prices_and_the_trade_off_are_those_of_the_means(playground: Make) -> None:
     place = learned(playground)
-    report = write_report(place.service.report("feed"))
+    report = write_record(place.service.report("feed"))
     (price,) = report["prices"]
     assert price["low"] < price["value"] < price["high"]
     # Along the line from w=0 to w=2, a percent of y costs this many percents of x.
@@ -240,7 +240,7 @@ def test_a_certificate_bounds_all_hard_guardrails_together(playground: Make) -> 
         place.round()
     place.service.change("feed", "confirm", who="ann", reason="enough")
     report = place.service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     for answer in (document["blend"], document["frozen"], place.service.show("feed")["frozen"]):
         certificate = answer["certificate"]
         assert certificate["hard"] == ["y", "rate"]
@@ -261,7 +261,7 @@ def test_a_page_needs_nothing_beside_it(playground: Make) -> None:
 
 def test_plans_start_from_what_was_measured(playground: Make) -> None:
     place = learned(playground, rounds=3)
-    spreads = write_report(place.service.report("feed"))["spreads"]
+    spreads = write_record(place.service.report("feed"))["spreads"]
     assert spreads["x"]["units"] == 300
     assert spreads["x"]["mean"] == pytest.approx(9.8, abs=0.3)
     assert spreads["x"]["deviation"] == pytest.approx(1.0, abs=0.2)

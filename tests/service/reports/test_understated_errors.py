@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pasto.report.html import render_html
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.report.text import render_text
 
 Make = Callable[..., Any]
@@ -21,7 +21,7 @@ def test_rounds_that_shift_together_are_seen_in_every_report(playground: Make, c
     for level in LEVELS:
         place.round(level=level)
     report = place.service.report("feed")
-    document = write_report(report)
+    document = write_record(report)
     certificate, quality = document["blend"]["certificate"], document["quality"]
     if contrast == "auto":
         assert certificate["certified"]
@@ -40,5 +40,5 @@ def test_what_was_learned_from_late_events_is_checked_too(playground: Make) -> N
     place = playground(learner={"name": "thompson", "contrast": None}, rounds={"every": "1h", "accept_late": "3h"})
     for level in LEVELS:
         place.round(level=level)
-    assert write_report(place.service.report("feed"))["quality"]["understated_errors"]["y"] > 1.5
+    assert write_record(place.service.report("feed"))["quality"]["understated_errors"]["y"] > 1.5
     assert place.service.replay("feed")["identical"]

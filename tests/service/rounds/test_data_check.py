@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import LifecycleError, OptionError
-from pasto.report.records import write_report
+from pasto.report.records import write_record
 from pasto.service.service import Service
 from pasto.service.study_state import StudyState
 from pasto.store import open_store
@@ -98,7 +98,7 @@ def close(service: Service) -> dict[str, Any]:
 
 
 def replayed(service: Service) -> bool:
-    return bool(service.replay("feed")["identical"])
+    return bool(service.replay("feed").identical)
 
 
 @pytest.mark.parametrize("kinds", [("exposure",), ("exposure", "watch")])
@@ -106,18 +106,18 @@ def test_a_round_without_events_is_held_back(
     begin: Callable[..., Service], heard: list[dict[str, Any]], kinds: tuple[str, ...]
 ) -> None:
     service = begin()
-    before = write_report(service.report("feed"))["blend"]
+    before = write_record(service.report("feed"))["blend"]
     send(service, kinds)
     done = close(service)
     assert (done["learned_from"], done["held"]) == ([], [3])
     assert "round 3 is held back" in done["problems"][0]
-    assert write_report(service.report("feed"))["rounds_learned"] == 2
-    assert write_report(service.report("feed"))["blend"]["metrics"] == before["metrics"]
+    assert write_record(service.report("feed"))["rounds_learned"] == 2
+    assert write_record(service.report("feed"))["blend"]["metrics"] == before["metrics"]
     (held,) = service.show("feed")["held"]
     likes = next(finding for finding in held["findings"] if finding["column"] == "likes")
     assert (likes["units"], likes["seen"]) == (USERS, 0.0)
     assert likes["expected"] == pytest.approx(0.5 * USERS, rel=0.15)
-    assert write_report(service.report("feed"))["held"] == service.show("feed")["held"]
+    assert write_record(service.report("feed"))["held"] == service.show("feed")["held"]
     (message,) = heard
     assert (message["event"], message["held"]) == ("held", [3])
     assert service.audit("feed")[-1]["detail"]["held"] == [3]
@@ -135,7 +135,7 @@ def test_the_study_goes_on_and_learns_the_round_once_its_events_are_there(begin:
     send(service, ("exposure", "watch", "like"))
     done = close(service)
     assert (done["learned_from"], done["held"], done["problems"]) == ([3, 5], [], [])
-    assert write_report(service.report("feed"))["rounds_learned"] == 5
+    assert write_record(service.report("feed"))["rounds_learned"] == 5
     assert service.show("feed")["held"] == []
     assert replayed(service)
 
@@ -183,7 +183,7 @@ def test_a_person_resolves_it(begin: Callable[..., Service], resolution: str, ro
     send(service, ("exposure", "watch", "like"))
     done = close(service)
     assert done["learned_from"] == ([3, 4] if resolution == "learn" else [4])
-    assert write_report(service.report("feed"))["rounds_learned"] == rounds_learned
+    assert write_record(service.report("feed"))["rounds_learned"] == rounds_learned
     assert service.show("feed")["held"] == []
     send(service, ("watch", "like"), version=3)  # too late: nothing is learned of it any more
     send(service, ("exposure", "watch", "like"))
@@ -221,7 +221,7 @@ def test_late_corrections_go_on_beside_a_held_round(begin: Callable[..., Service
     for _ in range(7):
         send(service, ("exposure", "watch", "like"))
         assert close(service)["problems"] == []
-    assert write_report(service.report("feed"))["rounds_learned"] == 12
+    assert write_record(service.report("feed"))["rounds_learned"] == 12
     assert replayed(service)
 
 

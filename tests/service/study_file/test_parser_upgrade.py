@@ -121,11 +121,11 @@ def test_a_stored_study_is_shown_with_todays_words(service: Service) -> None:
 @pytest.mark.parametrize("name", ["feed", "ads", "paper"])
 def test_a_stored_study_replays_and_goes_on(service: Service, name: str) -> None:
     before = service.replay(name)
-    assert before["identical"], before
+    assert before.identical, before
     service.close_round(name, who="ann")
     after = service.replay(name)
-    assert after["identical"], after
-    assert after["rounds"] == before["rounds"] + 1
+    assert after.identical, after
+    assert after.rounds == before.rounds + 1
 
 
 @pytest.mark.parametrize("version", sorted(VERSIONS.glob("*.sql")), ids=lambda path: path.stem)

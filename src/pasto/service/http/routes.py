@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pasto.report.records import Report, WhatIfAnswer
+from pasto.report.replay_report import ReplayReport
 from pasto.service.http import admin, events, monitoring, ofrep, policies, schemas, studies
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import HttpResponse
@@ -244,7 +245,7 @@ ROUTES: tuple[Route, ...] = (
         READ,
         "Recompute all policies from the event log and compare them.",
         studies.replay_study,
-        {200: schemas.Replay},
+        {200: ReplayReport},
         schemas.EmptyBody,
         optional=True,
         waits=True,

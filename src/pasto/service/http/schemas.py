@@ -222,14 +222,6 @@ class AuditLog(Struct):
     audit: list[AuditEntry]
 
 
-class Replay(Struct):
-    """Result of a replay: `identical` if the event log leads to the same policies."""
-
-    identical: bool
-    rounds: int
-    first_difference: Any = None
-
-
 class UnitAssignment(Struct):
     """Candidate of a unit, with its propensity."""
 

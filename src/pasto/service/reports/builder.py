@@ -28,7 +28,7 @@ from pasto.report.records import (
     SourceProblem,
     TradeoffReport,
     WhatIfAnswer,
-    read_blend,
+    read_record,
 )
 from pasto.service.event_ledger import EventLedger
 from pasto.service.policy_cache import StudySnapshot
@@ -41,7 +41,7 @@ from pasto.service.reports.tradeoff import read_posterior_means, report_tradeoff
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, shares
 from pasto.service.rounds.data_check import describe_held_rounds
-from pasto.service.rounds.sender_check import describe_departures, read_record
+from pasto.service.rounds.sender_check import describe_departures, read_sender_record
 from pasto.service.serializers import close_summary
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, blend_document, with_joint_bound
@@ -133,7 +133,7 @@ class ReportBuilder:
 
     def _count_events(self, snapshot: StudySnapshot) -> AccountingReport:
         row, spec, names = snapshot.row, snapshot.spec, candidate_names(snapshot)
-        record = snapshot.compute_once("senders", lambda: read_record(self._store, row.number, row.round - 1))
+        record = snapshot.compute_once("senders", lambda: read_sender_record(self._store, row.number, row.round - 1))
         counts = self._ledger(row.number).summarize(names, [column.name for column in spec.columns], record)
         departures = [] if record is None else describe_departures(spec, record, names)
         return msgspec.convert({**counts, "departures": departures}, AccountingReport)
@@ -169,7 +169,7 @@ def _read_answer(snapshot: StudySnapshot) -> tuple[BlendRecord | None, str | Non
 
 
 def _with_joint_bound(document: dict[str, object], spec: StudySpec) -> BlendRecord:
-    return read_blend(with_joint_bound(document, spec.objective.hard) or {})
+    return read_record(with_joint_bound(document, spec.objective.hard) or {}, BlendRecord)
 
 
 def _policy_shares(snapshot: StudySnapshot) -> tuple[CandidateShare, ...]:

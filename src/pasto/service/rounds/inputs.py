@@ -15,7 +15,7 @@ from pasto.service.lifecycle import PHASES
 from pasto.service.rounds.data_check import CheckedRounds, DataCheck
 from pasto.service.rounds.guardrail_check import lengthen_ranges, phase_length
 from pasto.service.rounds.late_events import LateCorrections, read_corrections, read_recorded
-from pasto.service.rounds.sender_check import add_round, read_record
+from pasto.service.rounds.sender_check import add_round, read_sender_record
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import CorrectableRound, MaturingRound, StudyState
 from pasto.service.team_sources import measure_there
@@ -123,7 +123,7 @@ def read_close_inputs(
     if is_phase:
         elapsed = phase_length(spec, serving.published_at, now)
         look = Look(elapsed, moments_of(store, lengthen_ranges(spec, elapsed), row.number, phase, high_water))
-    before = read_record(store, row.number, row.round - 1) or SenderRecord()
+    before = read_sender_record(store, row.number, row.round - 1) or SenderRecord()
     senders = before
     for learned in checked.learned:
         senders = add_round(store, spec, row.number, senders, learned, until=high_water, closing=row.round)

@@ -6,13 +6,14 @@ The close's own code computes each step. `RecordedSource` gives it the inputs th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pasto.errors import PastoError
 from pasto.inference.guardrail_monitor import EVIDENCE_VERSION
 from pasto.metrics import Moments
+from pasto.report.replay_report import ExceptionKind, ReplayDifference, ReplayException, ReplayReport
 from pasto.service.close_record import CloseRecord, NextPhase
 from pasto.service.lifecycle import PHASES
 from pasto.service.rounds.close import CloseResult, compute_close, judge_guardrails, open_first_round
@@ -45,7 +46,7 @@ class ReplayMismatchError(Exception):
         self.computed = computed
 
 
-def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive | None = None) -> dict[str, Any]:
+def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive | None = None) -> ReplayReport:
     """Compute every policy and every learner state again, and report whether each is identical, bit for bit.
 
     Rounds are measured again from the events that their close had read; later events change nothing. The report names
@@ -54,7 +55,7 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
     or whose events are not stored any more, are reported as exceptions.
     """
     if not row.version:
-        return _report(0, None)
+        return _build_report(0)
     closes = _read_pages(
         lambda after: store.list_closes(row.number, after=after, limit=PAGE_ROWS), lambda row: row.round
     )
@@ -63,26 +64,26 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
     )
     first = next(policies, None)
     if first is None or first.version != 1:
-        return _report(0, {"round": 1, "what": "policy", "problem": "the first policy is missing from the log"})
+        return _build_report(0, ReplayDifference(1, "policy", None, None, "the first policy is missing from the log"))
     source = RecordedSource(store, spec, row, archive)
     replayed = ReplayedStudy(spec, row, source, first)
     if not _is_published(replayed.serving.document, first.document):
-        return _report(0, _difference(1, "policy", first.checksum, replayed.serving.checksum))
+        return _build_report(0, ReplayDifference(1, "policy", first.checksum, replayed.serving.checksum))
     done = 0
     for close in closes:
         if close.round != done + 1:
-            return _report(done, _difference(done + 1, "close", "missing", None))
+            return _build_report(done, ReplayDifference(done + 1, "close", "missing", None))
         try:
             replayed.close(close, policies)
         except ReplayMismatchError as error:
-            return _report(done, _difference(close.round, error.what, error.published, error.computed))
+            return _build_report(done, ReplayDifference(close.round, error.what, error.published, error.computed))
         except (PastoError, KeyError, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
-            return _report(done, _difference(close.round, "close", None, None, problem))
+            return _build_report(done, ReplayDifference(close.round, "close", None, None, problem))
         done += 1
     if done < row.round - (row.state != "archived"):
-        return _report(done, _difference(done + 1, "close", "missing", None))
-    return {**_report(done, None), **source.remeasurer.exceptions(source.differently_judged)}
+        return _build_report(done, ReplayDifference(done + 1, "close", "missing", None))
+    return _build_report(done, exceptions=source.remeasurer.exceptions(source.differently_judged))
 
 
 class ReplayedStudy:
@@ -271,12 +272,9 @@ def _read_pages(read: Callable[[int], list[Row]], number: Callable[[Row], int]) 
         after = number(rows[-1])
 
 
-def _report(rounds: int, difference: dict[str, Any] | None) -> dict[str, Any]:
-    return {"identical": difference is None, "rounds": rounds, "first_difference": difference}
-
-
-def _difference(
-    number: int, what: str, published: str | None, computed: str | None, problem: str = ""
-) -> dict[str, Any]:
-    difference = {"round": number, "what": what, "published": published, "computed": computed}
-    return {**difference, "problem": problem} if problem else difference
+def _build_report(
+    rounds: int,
+    difference: ReplayDifference | None = None,
+    exceptions: Mapping[ExceptionKind, ReplayException] | None = None,
+) -> ReplayReport:
+    return ReplayReport(difference is None, rounds, difference, exceptions or {})

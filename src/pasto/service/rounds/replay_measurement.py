@@ -6,10 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pasto.metrics import CovariateWindow, Moments
 from pasto.metrics.moments import moments_match
+from pasto.report.replay_report import ExceptionKind, ReplayException
 from pasto.service.close_record import OWN_TABLES
 from pasto.service.covariate_window import covariate_window, lacks_events
 from pasto.service.rounds.inputs import moments_of
@@ -86,20 +87,21 @@ class RoundRemeasurer:
             return measured
         return record if moments_match(known, measured) else None
 
-    def exceptions(self, judged_otherwise: Sequence[int] = ()) -> dict[str, Any]:
+    def exceptions(self, judged_otherwise: Sequence[int] = ()) -> dict[ExceptionKind, ReplayException]:
         """Return the rounds that are identical only by their record, by reason; {} if all were measured again."""
-        reasons: dict[str, Any] = {}
-        if self.touched:
-            reasons["deleted_units"] = {"units": self.deleted, "rounds": _once(self.touched)}
-        if self.gone:
-            reasons["deleted_events"] = {"rounds": _once(self.gone)}
-        if self.elsewhere:
-            reasons["own_tables"] = {"rounds": _once(self.elsewhere)}
-        if self.remembered:
-            reasons["covariates"] = {"rounds": _once(self.remembered)}
-        if judged_otherwise:
-            reasons["breaker"] = {"rounds": list(judged_otherwise)}
-        return {"except": reasons} if reasons else {}
+        rounds: dict[ExceptionKind, Sequence[int]] = {
+            "deleted_units": self.touched,
+            "deleted_events": self.gone,
+            "own_tables": self.elsewhere,
+            "covariates": self.remembered,
+            "breaker": judged_otherwise,
+        }
+        # A corrected round is measured for each of its records; it is listed once.
+        return {
+            kind: ReplayException(tuple(dict.fromkeys(numbers)), self.deleted if kind == "deleted_units" else None)
+            for kind, numbers in rounds.items()
+            if numbers
+        }
 
     def _missing(self, entry: MaturingRound, until: int) -> int:
         """Return how many events of a round are no longer in the store: archived, or of a unit that was forgotten."""
@@ -123,11 +125,6 @@ class RoundRemeasurer:
                 query.replace("?", "%s") if self._store.dialect == "postgres" else query, bound
             ).fetchone()
         return int(found[0])
-
-
-def _once(rounds: Sequence[int]) -> list[int]:
-    """Return each round once: a corrected round is measured for each of its records."""
-    return list(dict.fromkeys(rounds))
 
 
 def _narrowed(measured: Sequence[Moments], width: int) -> tuple[Moments, ...]:

@@ -25,7 +25,7 @@ MAX_SENDERS = 40
 """Senders of each kind that are remembered; those with fewest units are summed as one."""
 
 
-def read_record(store: Store, study: int, closed: int) -> SenderRecord | None:
+def read_sender_record(store: Store, study: int, closed: int) -> SenderRecord | None:
     """Return the record that the close of a round wrote; None if it wrote none."""
     for close in store.list_closes(study, after=closed - 1, limit=1) if closed > 0 else ():
         return CloseRecord.from_text(close.record).senders
