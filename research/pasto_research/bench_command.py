@@ -70,11 +70,13 @@ def bench(name: str, quick: bool, out: str | None, as_json: bool) -> None:
         if as_json:
             continue
         screen = console()
-        header = [column.replace("_", " ") for column in report.rows[0]]
-        print_table(screen, header, [[_cell(cell) for cell in row.values()] for row in report.rows], title=report.title)
-        if report.note:
-            screen.print(report.note, style="dim")
-        screen.print()
+        for table in report.tables:
+            header = [column.replace("_", " ") for column in table.rows[0]]
+            rows = [[_cell(cell) for cell in row.values()] for row in table.rows]
+            print_table(screen, header, rows, title=table.title)
+            if table.note:
+                screen.print(table.note, style="dim")
+            screen.print()
     if as_json:
         print_json(reports if name == "all" else reports[0])
 

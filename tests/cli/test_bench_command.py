@@ -42,6 +42,14 @@ def test_a_benchmark_is_a_table(run: Any) -> None:
     ]
 
 
+def test_a_benchmark_may_have_further_tables(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = BenchmarkReport("Times", ROWS, more=(BenchmarkReport("Sizes", ({"file": "wheel", "bytes": 7},)),))
+    monkeypatch.setitem(BENCHMARKS, "tiny", Benchmark("tiny", "next to nothing", lambda progress, quick: both))
+    lines = run("bench", "tiny").stdout.splitlines()
+    assert lines[lines.index("Sizes") + 1].split() == ["file", "bytes"]
+    assert json.loads(run("bench", "tiny", "--json").stdout)["more"][0]["rows"] == [{"file": "wheel", "bytes": 7}]
+
+
 def test_json_has_every_digit(run: Any) -> None:
     outcome = json.loads(run("bench", "tiny", "--json").stdout)
     assert outcome["rows"][0] == {"case": "small", "problems": 12345, "ours_ms": 0.123456}

@@ -81,8 +81,9 @@ def write(name: str, report: BenchmarkReport, directory: str | Path) -> list[Pat
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / f"{name}.json"]
     written[0].write_text(json.dumps({"name": name, **report.plain()}, indent=2, ensure_ascii=False) + "\n")
-    for figure, draw in report.figures.items():
-        written += save_figure(draw(), folder / figure)
+    for table in report.tables:
+        for figure, draw in table.figures.items():
+            written += save_figure(draw(), folder / figure)
     return written
 
 

@@ -25,10 +25,18 @@ class BenchmarkReport:
     note: str = ""
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
     """By name; drawn only when they are written."""
+    more: tuple[BenchmarkReport, ...] = ()
+    """Further tables of the same benchmark, with other columns."""
+
+    @property
+    def tables(self) -> tuple[BenchmarkReport, ...]:
+        """The table itself and the further ones."""
+        return (self, *self.more)
 
     def plain(self) -> dict[str, Any]:
-        """Return title, rows and note as a JSON value."""
-        return {"title": self.title, "rows": list(self.rows), "note": self.note}
+        """Return title, rows and note as a JSON value, and further tables as `more`."""
+        document: dict[str, Any] = {"title": self.title, "rows": list(self.rows), "note": self.note}
+        return {**document, "more": [report.plain() for report in self.more]} if self.more else document
 
 
 @dataclass(frozen=True, slots=True)

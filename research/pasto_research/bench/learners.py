@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pasto.arrays import FloatArray
-from pasto.optimize import Program, solve_linear
 from pasto.optimize.learners import Algorithm1, Scgd, Thompson
 from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.report.figures import COLOURS, REFERENCE, draw_curve, label_axes, new_figure
@@ -28,12 +27,13 @@ from pasto_research.bench.learner_adapters import (
     SweepAdapter,
     UpperBoundAdapter,
 )
+from pasto_research.bench.learner_courses import Judge, LearnerCourse
+from pasto_research.bench.live_traffic import measure_live_traffic
 from pasto_research.bench.worlds import SETTINGS, WorldFamily
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    # self import removed
 
 DRAWN = {
     "posterior blend": (COLOURS[0], "-"),
@@ -111,39 +111,6 @@ ADAPTERS: dict[str, AdapterFactory] = {
 ADAPTERS |= external_optimizers.installed()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LearnerCourse:
-    """Course of one learner in one family of worlds."""
-
-    player: str
-    marks: tuple[int, ...]
-    """The checkpoints."""
-    gains: FloatArray
-    """(instances, checkpoints): f of the answer less that of the best single candidate."""
-    gaps: FloatArray
-    """(instances,): what the best blend has over it."""
-    loss: float
-    """Mean over rounds and instances of what the served policy lost to guardrails, in units of f."""
-    seconds: float
-    """Of one ask and tell."""
-
-    @property
-    def relative(self) -> FloatArray:
-        """r at each checkpoint: the ratio of means; NaN where mixing buys nothing in any instance."""
-        gap = float(self.gaps.sum())
-        return np.asarray(self.gains.sum(axis=0) / (gap if gap > 0 else np.nan))
-
-    def at(self, mark: int) -> float | None:
-        """Return r at one checkpoint; None if the run ended before it."""
-        return round(float(self.relative[self.marks.index(mark)]), 2) if mark in self.marks else None
-
-    def rounds_to(self, level: float) -> int | None:
-        """Return the first checkpoint from which r stays at or above a level."""
-        below = np.flatnonzero(self.relative < level)
-        place = 0 if not len(below) else int(below[-1]) + 1
-        return self.marks[place] if place < len(self.marks) else None
-
-
 def race(
     setting: WorldFamily,
     *,
@@ -156,11 +123,13 @@ def race(
 ) -> list[LearnerCourse]:
     """Run every learner on the same instances of a setting.
 
-    >>> from pasto_research.bench.worlds import WorldFamily, uniform
-    >>> small = WorldFamily("small", uniform(0.1, candidates=6))
-    >>> course = race(small, instances=2, rounds=10, players=["posterior blend"])[0]
-    >>> course.gains.shape
-    (2, 2)
+        >>> from pasto_research.bench.learner_courses import LearnerCourse, Judge
+    from pasto_research.bench.live_traffic import measure_live_traffic
+    from pasto_research.bench.worlds import WorldFamily, uniform
+        >>> small = WorldFamily("small", uniform(0.1, candidates=6))
+        >>> course = race(small, instances=2, rounds=10, players=["posterior blend"])[0]
+        >>> course.gains.shape
+        (2, 2)
     """
     marks = [mark for mark in CHECKPOINTS if mark <= rounds]
     racing = [name for name in ADAPTERS if players is None or name in players]
@@ -174,7 +143,7 @@ def race(
             runs.append(course)
             if progress is not None:
                 progress(f"{setting.name}: {name}", done, instances)
-        courses.append(_joined(name, runs))
+        courses.append(LearnerCourse.join(runs))
     if setting.follows_gradients and players is None:
         courses += _gradients(setting, instances, rounds, seed, marks, progress)
     return courses
@@ -200,7 +169,7 @@ def _named_task(task: tuple[Any, ...]) -> LearnerCourse:
 def _task(task: tuple[Any, ...]) -> LearnerCourse:
     setting, name, run, marks, seed = task
     world = setting.make(stream(seed, run, "truth"))
-    return _course(ADAPTERS[name](world, setting, run), world, marks, np.random.default_rng([seed, run]))
+    return _course(name, ADAPTERS[name](world, setting, run), world, marks, np.random.default_rng([seed, run]))
 
 
 def measure(
@@ -249,15 +218,20 @@ def measure(
 def _run(progress: Progress | None, quick: bool) -> BenchmarkReport:
     workers = os.cpu_count() or 1
     if quick:
-        return measure(
-            ["B, σ = 0.1", "smooth line, σ = 0.5"], instances=6, rounds=30, workers=workers, progress=progress
-        )
-    return measure(workers=workers, progress=progress)
+        settings = ["B, σ = 0.1", "smooth line, σ = 0.5"]
+        report = measure(settings, instances=6, rounds=30, workers=workers, progress=progress)
+        live_traffic = measure_live_traffic(instances=6, days=14, workers=workers, progress=progress)
+    else:
+        report = measure(workers=workers, progress=progress)
+        live_traffic = measure_live_traffic(workers=workers, progress=progress)
+    return replace(report, more=(live_traffic,))
 
 
-def _course(player: LearnerAdapter, world: World, marks: Sequence[int], rng: np.random.Generator) -> LearnerCourse:
+def _course(
+    name: str, player: LearnerAdapter, world: World, marks: Sequence[int], rng: np.random.Generator
+) -> LearnerCourse:
     gains, loss, seconds = [], 0.0, 0.0
-    judge = Judge(world)
+    judge = Judge(world.objective.form(), world.truth)
     for number in range(1, marks[-1] + 1):
         began = perf_counter()
         chosen = player.ask(PARALLEL)
@@ -270,36 +244,13 @@ def _course(player: LearnerAdapter, world: World, marks: Sequence[int], rng: np.
         if number in marks:
             gains.append(judge.value(player.answer()) - judge.single)
     return LearnerCourse(
-        "",
+        name,
         tuple(marks),
         np.array([gains]),
         np.array([judge.best - judge.single]),
         loss / marks[-1],
         seconds / marks[-1],
     )
-
-
-class Judge:
-    """Value of a distribution in a world with known means."""
-
-    def __init__(self, world: World) -> None:
-        self.form = world.objective.form()
-        self.truth = world.truth
-        program = Program.of(self.form, self.truth)
-        solution = solve_linear(program)
-        self.prices = 2.0 * solution.duals * self.form.hard
-        self.best = self.value(solution.probabilities)
-        self.single = max(self.value(one) for one in np.eye(self.truth.shape[1]))
-
-    def value(self, shares: FloatArray) -> float:
-        """Return f, with a missed hard guardrail charged at twice its true price."""
-        blended = self.truth @ shares
-        missed = np.maximum(0.0, -self.form.slack(blended))
-        return float(self.form.smooth(blended)) - float(self.prices @ missed)
-
-    def loss(self, shares: FloatArray) -> float:
-        """Return the loss to guardrails."""
-        return float(self.form.goal.value(self.truth @ shares)) - self.value(shares)
 
 
 def _gradients(
@@ -338,19 +289,8 @@ def _lost(moment: RunRound) -> FloatArray:
     return np.asarray(moment.form.goal.value(blended) - moment.form.smooth(blended))
 
 
-def _joined(name: str, runs: Sequence[LearnerCourse]) -> LearnerCourse:
-    return LearnerCourse(
-        name,
-        runs[0].marks,
-        np.concatenate([run.gains for run in runs]),
-        np.concatenate([run.gaps for run in runs]),
-        float(np.mean([run.loss for run in runs])),
-        float(np.median([run.seconds for run in runs])),
-    )
-
-
 BENCHMARK = Benchmark(
     name="learners",
-    summary="rounds until a learner's blend beats the best single candidate",
+    summary="rounds until a learner's blend beats the best single candidate, and days on live traffic",
     run=_run,
 )

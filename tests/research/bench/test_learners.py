@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from pasto.sim.random_streams import stream
-from pasto_research.bench.learners import ADAPTERS, Judge, measure, race
+from pasto_research.bench.learner_courses import Judge
+from pasto_research.bench.learners import ADAPTERS, measure, race
 from pasto_research.bench.worlds import SETTINGS, WorldFamily, uniform
 
 SMALL = WorldFamily("small", uniform(0.2, candidates=12))
@@ -61,7 +62,7 @@ def test_two_processes_run_the_same_race() -> None:
 
 def test_a_missed_hard_guardrail_is_charged() -> None:
     world = uniform(0.1, candidates=30, hard=True)(stream(1, 0, "truth"))
-    judge = Judge(world)
+    judge = Judge(world.objective.form(), world.truth)
     greedy = np.eye(30)[int(np.argmax(world.truth[0]))]
     assert judge.value(greedy) < float(world.truth[0] @ greedy)
     assert judge.loss(greedy) > 0
