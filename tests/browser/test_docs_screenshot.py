@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,13 +14,16 @@ from pasto.demo.users import SimulatedUsers
 from pasto.sim import feed
 from pasto_sdk import Client
 
+if TYPE_CHECKING:
+    from tests.browser.conftest import Site
+
 pytestmark = pytest.mark.services
 
 ROUNDS, USERS = 16, 4_000
 PICTURE = Path(__file__).parents[2] / "docs" / "figures" / "dashboard.png"
 
 
-def test_a_learned_blend_of_the_demonstration(site: Any, visit: Any) -> None:
+def test_a_learned_blend_of_the_demonstration(site: Site, visit: Any) -> None:
     """With PASTO_PICTURE set, the picture in docs is made anew."""
     world = feed()
     document = {**study_file(world), "confidence": 0.95}

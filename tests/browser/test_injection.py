@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pasto.control_characters import find_control
 from pasto_sdk.policy import PublishedPolicy
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Site
 
 pytestmark = pytest.mark.services
 
@@ -58,7 +61,7 @@ def test_there_are_enough_of_them() -> None:
     assert len(set(HOSTILE)) >= 50
 
 
-def test_hostile_text_in_every_field_stays_text(site: Any, visit: Any) -> None:
+def test_hostile_text_in_every_field_stays_text(site: Site, visit: Any) -> None:
     desk = visit("desk")
     client = site.client
     for number, text in enumerate(HOSTILE):
@@ -104,7 +107,7 @@ def calm(watched: Any) -> None:
     )
 
 
-def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Any, visit: Any, tmp_path: Path) -> None:
+def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visit: Any, tmp_path: Path) -> None:
     """Names in charts, tables, the trade-off, the log and the report; nobody but a hostile hand wrote any of them."""
     client = site.client
     texts = [text for text in HOSTILE if accepted(client, text)]
@@ -203,7 +206,7 @@ def accepted(client: Any, text: str) -> bool:
     return bool(made.status_code == 201)
 
 
-def test_a_page_elsewhere_can_change_nothing(site: Any, visit: Any) -> None:
+def test_a_page_elsewhere_can_change_nothing(site: Site, visit: Any) -> None:
     client = site.client
     client.post("/v1/studies", json=document("feed")).raise_for_status()
     desk = visit("desk")

@@ -6,9 +6,12 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Site
 
 pytestmark = pytest.mark.services
 
@@ -36,7 +39,7 @@ def deed(watched: Any, label: str, reason: str) -> None:
     watched.page.wait_for_load_state()
 
 
-def test_from_nothing_to_a_deployed_blend(site: Any, visit: Any) -> None:
+def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
     desk, phone = visit("desk"), visit("phone")
     for each in (desk, phone):
         each.go("/")
@@ -100,7 +103,7 @@ def test_from_nothing_to_a_deployed_blend(site: Any, visit: Any) -> None:
     assert [action for action in actions if action != "close"][:4] == ["create", "start", "confirm", "deploy"]
 
 
-def test_the_breaker_trips_while_the_page_is_open(site: Any, visit: Any) -> None:
+def test_the_breaker_trips_while_the_page_is_open(site: Site, visit: Any) -> None:
     site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
     site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
     desk = visit("desk")
@@ -123,7 +126,7 @@ def test_the_breaker_trips_while_the_page_is_open(site: Any, visit: Any) -> None
     desk.check()
 
 
-def test_a_service_that_goes_away_is_told(site: Any, visit: Any) -> None:
+def test_a_service_that_goes_away_is_told(site: Site, visit: Any) -> None:
     site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
     desk = visit("desk")
     desk.go("/studies/feed")
@@ -133,7 +136,7 @@ def test_a_service_that_goes_away_is_told(site: Any, visit: Any) -> None:
     desk.shoot("11-lost")
 
 
-def test_with_a_key_by_keyboard_alone(site: Any, visit: Any) -> None:
+def test_with_a_key_by_keyboard_alone(site: Site, visit: Any) -> None:
     site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
     site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
     key = site.client.post("/v1/keys", json={"name": "ann", "scopes": ["admin"]}).json()["key"]

@@ -101,7 +101,7 @@ def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traff
     _send(learning, late)
     shown = bit_by_bit.summarize(names, ["watch", "likes"])
     assert shown == EventLedger(learning.store, number).summarize(names, ["watch", "likes"])
-    assert shown["events"]["exposures"] == 160
+    assert shown.events.exposures == 160
 
 
 def test_every_event_behind_the_mark_is_in_the_late_ledger(learning: Service, traffic: Traffic) -> None:
@@ -147,8 +147,8 @@ def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Servi
     learning.close_round("feed", who="ann")
     store.read_high_water = real  # type: ignore[method-assign]
     versioned = sum("version" in event or event["name"] == "like" for event in events[40:])
-    assert ledger.summarize([], [])["late"]["events"] == versioned
-    assert EventLedger(store, number).summarize([], [])["late"]["events"] == versioned
+    assert ledger.summarize([], []).late.events == versioned
+    assert EventLedger(store, number).summarize([], []).late.events == versioned
 
 
 def test_books_read_in_many_parts_are_the_same_books(
@@ -163,7 +163,7 @@ def test_books_read_in_many_parts_are_the_same_books(
     learning.close_round("feed", who="ann")
     _send(learning, numbered[60:])
     whole = EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"])
-    assert whole["late"]["events"] > 0
+    assert whole.late.events > 0
     monkeypatch.setattr("pasto.service.event_ledger.QUERY_EVENTS", 7)
     monkeypatch.setattr("pasto.service.event_ledger.PAGE_CLOSES", 1)
     assert EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"]) == whole
@@ -199,7 +199,7 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     )  # of a store that has lost events since
     assert EventLedger(store, number).summarize(*names) == noted
     assert min(asked) == 0
-    assert noted["late"]["events"] > 0
+    assert noted.late.events > 0
 
 
 def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
@@ -225,7 +225,7 @@ def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
         with pytest.raises(StoreError):
             ledger.summarize([], [])
     assert ledger.summarize([], []) == whole
-    assert whole["late"]["events"] > 0
+    assert whole.late.events > 0
 
 
 def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(

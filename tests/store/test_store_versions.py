@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pasto.report.records import write_record
 from pasto.service.event_ledger import EventLedger
 from pasto.store import (
     EXPOSURE,
@@ -185,7 +186,7 @@ def test_archived_events_of_an_older_store_are_deleted_and_counted(tmp_path: Pat
         assert answer == AppendResult((False,) * len(events), 9), "the content of older events is not known"
         assert store.append_events(1, [EventRow("new", METRIC, "ann", None, None, None, "like")]).result().last == 10
         ledger = EventLedger(store, 1)
-        assert ledger.summarize(["a", "b"], [])["events"] == {
+        assert write_record(ledger.summarize(["a", "b"], []).events) == {
             "exposures": 5,
             "metrics": 5,
             "excluded": 0,

@@ -11,8 +11,8 @@ from pasto.report.lift_records import (
 
 
 @dataclass(frozen=True, slots=True)
-class RejectionReason:
-    """A reason for which events were rejected."""
+class RejectionCount:
+    """Number of events that were rejected for one reason."""
 
     reason: str
     events: int
@@ -24,7 +24,7 @@ class RejectedEvents:
     """Events that the service rejected."""
 
     events: int = 0
-    reasons: tuple[RejectionReason, ...] = ()
+    reasons: tuple[RejectionCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

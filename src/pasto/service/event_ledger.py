@@ -11,6 +11,18 @@ from typing import Any
 
 from pasto.errors import StoreError
 from pasto.metrics import OTHER_SOURCES
+from pasto.report.data_records import (
+    AccountingReport,
+    CandidateCounts,
+    CandidateGap,
+    EventTotals,
+    LateRound,
+    LateRounds,
+    NumberedSenders,
+    PolicyExposures,
+    SenderLine,
+    SequenceGap,
+)
 from pasto.service.close_record import CloseRecord, SenderRecord, SenderTotals
 from pasto.service.event_counts import EventCounts, PolicyCounts, SenderStream
 from pasto.service.rejections import read_rejected_events
@@ -92,23 +104,30 @@ class EventLedger:
 
     def summarize(
         self, names: Sequence[str], columns: Sequence[str], record: SenderRecord | None = None
-    ) -> dict[str, Any]:
-        """Refresh the counts and return them in JSON; `record` has the senders of learned rounds."""
+    ) -> AccountingReport:
+        """Refresh the counts and return them; `record` has the senders of learned rounds."""
         with self._lock:
             counts = self._refresh()
-            return {
-                "events": {kind: counts.events[kind] for kind in ("exposures", "metrics", "excluded", "uncredited")},
-                "candidates": _lines(names, counts.candidates),
-                "versions": [self._version(version, names) for version in sorted(counts.versions)[-MAX_LISTED:]],
-                "senders": _senders(counts, self._store.list_rejections_by_source(self._study)),
-                "rejected": read_rejected_events(self._store, self._study),
-                **self._by_sender(counts, record, columns),
-                "late": {
-                    "events": sum(sum(late.values()) for late in counts.late.values()),
-                    "rounds": [_late_line(number, counts.late[number]) for number in sorted(counts.late)[-MAX_LISTED:]],
-                },
-                "clipped": {name: counts.clipped[place] for place, name in enumerate(columns)},
-            }
+            rejected = self._store.list_rejections_by_source(self._study)
+            keys, sources = self._list_senders(counts, record, columns, {row.source: row.events for row in rejected})
+            events = counts.events
+            return AccountingReport(
+                events=EventTotals(events["exposures"], events["metrics"], events["excluded"], events["uncredited"]),
+                candidates=tuple(_list_candidates(names, counts.candidates)),
+                versions=tuple(
+                    self._count_exposures(version, counts.versions[version], names)
+                    for version in sorted(counts.versions)[-MAX_LISTED:]
+                ),
+                senders=_find_missing_numbers(counts, rejected),
+                rejected=read_rejected_events(self._store, self._study),
+                keys=keys,
+                sources=sources,
+                late=LateRounds(
+                    sum(late.total() for late in counts.late.values()),
+                    tuple(_count_late(number, counts.late[number]) for number in sorted(counts.late)[-MAX_LISTED:]),
+                ),
+                clipped={name: counts.clipped[place] for place, name in enumerate(columns)},
+            )
 
     def keep_up(self) -> None:
         """Refresh the counts, so that a later report does not wait."""
@@ -236,20 +255,24 @@ class EventLedger:
         finally:
             cursor.close()
 
-    def _by_sender(self, counts: EventCounts, record: SenderRecord | None, columns: Sequence[str]) -> dict[str, Any]:
+    def _list_senders(
+        self,
+        counts: EventCounts,
+        record: SenderRecord | None,
+        columns: Sequence[str],
+        rejected_by_source: Mapping[str, int],
+    ) -> tuple[tuple[SenderLine, ...], tuple[SenderLine, ...]]:
         """Return the largest senders by key and by source, the rest of each as one."""
         labels = {key.prefix: key.name for key in self._store.list_keys()}
         groups: Mapping[str, Mapping[str, SenderTotals]] = {} if record is None else record.groups
-        rejected = {row.source: row.events for row in self._store.list_rejections_by_source(self._study)}
-        keys = sender_lines(
-            counts.by_key, groups.get("keys", {}), self._store.count_rejections_by_key(self._study), columns, labels
+        rejected_by_key = self._store.count_rejections_by_key(self._study)
+        return (
+            sender_lines(counts.by_key, groups.get("keys", {}), rejected_by_key, columns, labels),
+            sender_lines(counts.by_source, groups.get("sources", {}), rejected_by_source, columns),
         )
-        return {"keys": keys, "sources": sender_lines(counts.by_source, groups.get("sources", {}), rejected, columns)}
 
-    def _version(self, version: int, names: Sequence[str]) -> dict[str, Any]:
+    def _count_exposures(self, version: int, policy_counts: PolicyCounts, names: Sequence[str]) -> PolicyExposures:
         """Return the counts of one policy; the gap is assigned minus dropped minus logged."""
-        assert self.counts is not None  # noqa: S101 -- refreshed before
-        policy_counts = self.counts.versions[version]
         assigned: Counter[str | None] = Counter()
         dropped: Counter[str | None] = Counter()
         for tally in self._store.list_sender_counts(self._study, version):
@@ -257,15 +280,32 @@ class EventLedger:
             dropped.update(json.loads(tally.dropped))
         if not version:  # served without any policy, under unknown names
             assigned, dropped = Counter({None: assigned.total()}), Counter({None: dropped.total()})
-        lines = _lines(names, policy_counts)
-        listed = {line["name"] for line in lines}
-        lines += [{"name": name, "logged": 0, "excluded": 0, "numbered": 0} for name in assigned if name not in listed]
-        for line in lines:
-            name = line["name"]
-            line |= {"assigned": assigned[name], "dropped": dropped[name]}
-            line["gap"] = _gap(line, assigned)
-        sums = {key: sum(line[key] for line in lines) for key in ("logged", "excluded", "assigned", "dropped", "gap")}
-        return {"version": version, **sums, "arms": dict(policy_counts.arms), "candidates": lines}
+        lines = _list_candidates(names, policy_counts)
+        listed = {line.name for line in lines}
+        lines += [CandidateCounts(name, 0, 0, 0) for name in assigned if name not in listed]
+        candidates = tuple(
+            CandidateGap(
+                line.name,
+                line.logged,
+                line.excluded,
+                line.numbered,
+                assigned=assigned[line.name],
+                dropped=dropped[line.name],
+                # Without a sender that reports its assignments, no gap can be seen.
+                gap=assigned[line.name] - dropped[line.name] - line.numbered if assigned else 0,
+            )
+            for line in lines
+        )
+        return PolicyExposures(
+            version=version,
+            logged=sum(line.logged for line in candidates),
+            excluded=sum(line.excluded for line in candidates),
+            assigned=sum(line.assigned for line in candidates),
+            dropped=sum(line.dropped for line in candidates),
+            gap=sum(line.gap for line in candidates),
+            arms=dict(policy_counts.arms),
+            candidates=candidates,
+        )
 
 
 def _count(counts: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -301,18 +341,18 @@ def _count_senders(counts: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None
         del counts.by_source[next(iter(counts.by_source))]
 
 
-def _senders(counts: EventCounts, rejected: Iterable[RejectedPositions]) -> dict[str, Any]:
+def _find_missing_numbers(counts: EventCounts, rejected: Iterable[RejectedPositions]) -> NumberedSenders:
     """Return the missing numbers by sender; numbers of rejected events are not missing."""
     senders = dict(counts.senders)
     for source, events, first, last in rejected:
         known = senders.get(source, SenderStream(0, first, last))
         senders[source] = SenderStream(known.events + events, min(known.first, first), max(known.last, last))
     gaps = sorted(((s.missing, name) for name, s in senders.items() if s.missing), reverse=True)
-    return {
-        "numbered": len(senders),
-        "missing": sum(missing for missing, _ in gaps),
-        "gaps": [{"source": name, "missing": missing} for missing, name in gaps[:MAX_LISTED]],
-    }
+    return NumberedSenders(
+        numbered=len(senders),
+        missing=sum(missing for missing, _ in gaps),
+        gaps=tuple(SequenceGap(name, missing) for missing, name in gaps[:MAX_LISTED]),
+    )
 
 
 def sender_lines(
@@ -321,12 +361,12 @@ def sender_lines(
     rejected: Mapping[str, int],
     columns: Sequence[str],
     labels: Mapping[str, str] | None = None,
-) -> list[dict[str, Any]]:
+) -> tuple[SenderLine, ...]:
     """Return a line for each of the largest senders, those that depart first, and one for all others.
 
     `events` has exposures and metric events by sender, `labels` the names of keys.
 
-    >>> sender_lines({"web": (2, 5), "": (0, 1)}, {}, {"app": 3}, ["likes"])[0]["metrics"]
+    >>> sender_lines({"web": (2, 5), "": (0, 1)}, {}, {"app": 3}, ["likes"])[0].metrics
     5
     """
     names = {*events, *totals, *rejected} - {OTHER_SOURCES}
@@ -336,38 +376,27 @@ def sender_lines(
         is_departed = sender is not None and sender.departed is not None
         return not is_departed, -(sender.units if sender else 0), -sum(events.get(name, ())), name
 
+    def line(sender: str | None, name: str | None, joined: Sequence[str]) -> SenderLine:
+        measured = [totals[one] for one in joined if one in totals]
+        units = sum(sender.units for sender in measured)
+        sums = [sum(numbers) for numbers in zip(*(sender.sums for sender in measured), strict=True)]
+        return SenderLine(
+            sender=sender,
+            name=name,
+            units=units,
+            exposures=sum(events.get(one, (0, 0))[0] for one in joined),
+            metrics=sum(events.get(one, (0, 0))[1] for one in joined),
+            rejected=sum(rejected.get(one, 0) for one in joined),
+            means={column: number / units for column, number in zip(columns, sums, strict=False)} if units else {},
+            departs=any(sender.departed is not None for sender in measured),
+        )
+
     order = sorted(names, key=size)
-    lines = [_sender_line([name], events, totals, rejected, columns) for name in order[:MAX_SENDER_LINES]]
-    for line, name in zip(lines, order, strict=False):
-        line["sender"] = name or None
-        line["name"] = (labels or {}).get(name)
+    lines = [line(name or None, (labels or {}).get(name), [name]) for name in order[:MAX_SENDER_LINES]]
     rest = [*order[MAX_SENDER_LINES:], *([OTHER_SOURCES] if OTHER_SOURCES in totals else [])]
     if rest:
-        lines.append({**_sender_line(rest, events, totals, rejected, columns), "sender": "(others)", "name": None})
-    return lines
-
-
-def _sender_line(
-    names: Iterable[str],
-    events: Mapping[str, tuple[int, int]],
-    totals: Mapping[str, SenderTotals],
-    rejected: Mapping[str, int],
-    columns: Sequence[str],
-) -> dict[str, Any]:
-    names = list(names)
-    measured = [totals[name] for name in names if name in totals]
-    units = sum(sender.units for sender in measured)
-    sums = [sum(numbers) for numbers in zip(*(sender.sums for sender in measured), strict=True)]
-    return {
-        "sender": None,
-        "name": None,
-        "units": units,
-        "exposures": sum(events.get(name, (0, 0))[0] for name in names),
-        "metrics": sum(events.get(name, (0, 0))[1] for name in names),
-        "rejected": sum(rejected.get(name, 0) for name in names),
-        "means": {column: number / units for column, number in zip(columns, sums, strict=False)} if units else {},
-        "departs": any(sender.departed is not None for sender in measured),
-    }
+        lines.append(line("(others)", None, rest))
+    return tuple(lines)
 
 
 def latest(store: Store) -> int:
@@ -401,30 +430,23 @@ def _in_dialect(statement: str, dialect: str) -> str:
     return statement if dialect == "sqlite" else statement.replace("?", "%s")
 
 
-def _late_line(number: int, events: Counter[tuple[str, str]]) -> dict[str, Any]:
-    line: dict[str, Any] = {"round": number, "exposures": 0, "metrics": 0, "arms": {}}
+def _count_late(number: int, events: Mapping[tuple[str, str], int]) -> LateRound:
+    by_kind: Counter[str] = Counter()
+    by_arm: Counter[str] = Counter()
     for (kind, arm), count in sorted(events.items()):
-        line[kind] += count
-        line["arms"][arm] = line["arms"].get(arm, 0) + count
-    return line
+        by_kind[kind] += count
+        by_arm[arm] += count
+    return LateRound(number, by_kind["exposures"], by_kind["metrics"], dict(by_arm))
 
 
-def _lines(names: Sequence[str], policy_counts: PolicyCounts) -> list[dict[str, Any]]:
-    def name(candidate: int | None) -> str | None:
-        return names[candidate] if candidate is not None and candidate < len(names) else None
-
+def _list_candidates(names: Sequence[str], policy_counts: PolicyCounts) -> list[CandidateCounts]:
     places = sorted(policy_counts.logged, key=lambda candidate: (candidate is None, candidate or 0))
     return [
-        {
-            "name": name(candidate),
-            "logged": policy_counts.logged[candidate],
-            "excluded": policy_counts.excluded[candidate],
-            "numbered": policy_counts.numbered[candidate],
-        }
+        CandidateCounts(
+            name=names[candidate] if candidate is not None and candidate < len(names) else None,
+            logged=policy_counts.logged[candidate],
+            excluded=policy_counts.excluded[candidate],
+            numbered=policy_counts.numbered[candidate],
+        )
         for candidate in places
     ]
-
-
-def _gap(line: Mapping[str, Any], assigned: Mapping[str | None, int]) -> int:
-    """Return the assignments that were neither logged nor dropped; 0 if no sender reports its assignments."""
-    return line["assigned"] - line["dropped"] - line["numbered"] if assigned else 0

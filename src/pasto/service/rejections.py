@@ -6,8 +6,8 @@ import re
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Sequence
 from threading import Lock
-from typing import Any
 
+from pasto.report.data_records import RejectedEvents, RejectionCount
 from pasto.service.event_decoder import RejectedEvent
 from pasto.store import RejectedPositions, RejectionReason, Rejections, Store
 
@@ -94,13 +94,8 @@ class RejectionCounter:
         return kind, reason
 
 
-def read_rejected_events(store: Store, study: int) -> dict[str, Any]:
+def read_rejected_events(store: Store, study: int) -> RejectedEvents:
     """Return the number of rejected events of a study and their most frequent reasons, each in its first wording."""
     rows = sorted(store.list_rejections_by_reason(study), key=lambda row: (-row.events, row.first_at))
-    return {
-        "events": sum(row.events for row in rows),
-        "reasons": [
-            {"reason": row.reason, "events": row.events, "first_at": row.first_at}
-            for row in rows[:MAX_REPORTED_REASONS]
-        ],
-    }
+    reasons = [RejectionCount(row.reason, row.events, row.first_at) for row in rows[:MAX_REPORTED_REASONS]]
+    return RejectedEvents(sum(row.events for row in rows), tuple(reasons))

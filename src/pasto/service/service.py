@@ -186,7 +186,7 @@ class Service:
         return {
             **study_overview(snapshot, self._study_clock.now(snapshot.row)),
             "source_problem": self.source_problem(name),
-            "rejected": read_rejected_events(self.store, snapshot.row.number),
+            "rejected": write_record(read_rejected_events(self.store, snapshot.row.number)),
         }
 
     def source_problem(self, name: str) -> dict[str, Any] | None:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
 
 from pasto.service.study_file import EXAMPLE, read_document
 
+if TYPE_CHECKING:
+    from tests.service.http.conftest import Site
+
 BAD = ["\x1b[2Jgone", "bell\x07", "two\nlines", "tab\t", "c1 \x9b31m", "\u202eturned", "\u2066isolated", "line\u2028"]
 GOOD = ["", "plain", "Über 50 %", "用户 👍🏽", "می‌خواهم", "שלום"]
 
 
 @pytest.fixture(scope="module")
-def draft(site: Any) -> Any:
+def draft(site: Site) -> Site:
     site.study("draft", start=False)
     return site
 
 
 @pytest.mark.parametrize("reason", BAD, ids=ascii)
-def test_a_reason_with_control_characters_is_refused(draft: Any, reason: str) -> None:
+def test_a_reason_with_control_characters_is_refused(draft: Site, reason: str) -> None:
     client = draft.client
     document = {**read_document(EXAMPLE, "yaml"), "name": "draft"}
     asked = f"reason={quote(reason)}"
@@ -43,7 +46,7 @@ def test_a_reason_with_control_characters_is_refused(draft: Any, reason: str) ->
 
 
 @pytest.mark.parametrize("reason", GOOD, ids=ascii)
-def test_a_reason_in_any_language_is_kept(draft: Any, reason: str) -> None:
+def test_a_reason_in_any_language_is_kept(draft: Site, reason: str) -> None:
     document = {**read_document(EXAMPLE, "yaml"), "name": "draft"}
     assert draft.client.put(f"/v1/studies/draft?reason={quote(reason)}", json=document).status_code == 200
     assert draft.client.get("/v1/studies/draft/audit").json()["audit"][-1]["reason"] == reason

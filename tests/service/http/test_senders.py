@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pasto.service.http.server import ServiceProcess
+
+if TYPE_CHECKING:
+    from tests.service.http.conftest import Site
 
 
 def _names(running: ServiceProcess) -> set[str]:
@@ -54,7 +57,7 @@ def test_events_and_decisions_are_counted_by_key(serve: Callable[..., Any]) -> N
     assert line["sender"] == made["logger"]["prefix"]
 
 
-def _line(site: Any, name: str) -> dict[str, Any]:
+def _line(site: Site, name: str) -> dict[str, Any]:
     lines = site.client.get("/v1/studies/feed/report").json()["accounting"]["keys"]
     found = [line for line in lines if line["name"] == name]
     return dict(found[0]) if found else {"exposures": 0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,8 +12,10 @@ from pasto_sdk import Client, Request, Response
 from pasto_sdk.exposure_signature import sign_exposure
 from pasto_sdk.http_transport import HttpTransport
 
+if TYPE_CHECKING:
+    from tests.service.http.conftest import Site
+
 HEADER = "pasto-signing-key"
-SIGNED = {"exposures": {"signed": True}}
 SCOPES = {
     "ops": ["admin"],
     "ranker": ["evaluate", "ingest"],
@@ -26,9 +28,9 @@ SCOPES = {
 class Signing:
     """A service with a signed and an unsigned study, and a key of each kind."""
 
-    def __init__(self, site: Any) -> None:
+    def __init__(self, site: Site) -> None:
         self.site = site
-        site.study("feed", **SIGNED)
+        site.study("feed", exposures={"signed": True})
         site.study("plain")
         self.keys: dict[str, str] = {}
         for name, scopes in SCOPES.items():

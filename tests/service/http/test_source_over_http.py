@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,7 +11,9 @@ from pasto.errors import SourceError
 from pasto.service.http_client import HttpStudyApi
 from pasto.service.study_file import EXAMPLE, read_document
 
-Serve = Callable[..., Any]
+if TYPE_CHECKING:
+    from tests.service.http.conftest import Serve
+
 SOURCE = {
     "from": "lake",
     "exposures": {"table": "seen", "unit": "person", "version": "policy"},

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pasto.service.service import Service
-from pasto.store import open_store
+from pasto.store import StudyRow, open_store
 
 TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.0, 10.5)}
 """Mean of x and y by candidate; w=1 is the baseline."""
@@ -27,6 +27,12 @@ class Playground:
         self.service.create(document, who="ann", seed=7)
         self.service.change("feed", "start", who="ann")
         self._sent = 0
+
+    @property
+    def row(self) -> StudyRow:
+        row = self.store.read_study("feed")
+        assert row is not None
+        return row
 
     def node(self) -> Service:
         return Service(

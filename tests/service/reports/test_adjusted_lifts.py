@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,7 +13,10 @@ from pasto.report.html import render_html
 from pasto.report.records import write_record
 from pasto.report.text import render_text
 
-Make = Callable[..., Any]
+if TYPE_CHECKING:
+    from tests.service.reports.conftest import Playground
+
+    Make = Callable[..., Playground]
 SEEN = {"event": "seen", "aggregate": "sum"}
 METRICS = {
     "x": {**SEEN, "value": "x", "range": [0, 60], "covariate": "3h"},
@@ -27,7 +30,7 @@ LIFT = {"w=0": 1.0, "w=1": 0.0, "w=2": 0.3, "w=3": -0.5}
 """Of x by candidate; w=1 is the baseline."""
 
 
-def come_back(place: Any, users: int = 400) -> None:
+def come_back(place: Playground, users: int = 400) -> None:
     """The same users every round, whose tastes differ far more than candidates do."""
     policy = place.service.policy_cache.current("feed")
     rng = np.random.default_rng([policy.version, users, int(place.now)])
@@ -47,7 +50,7 @@ def come_back(place: Any, users: int = 400) -> None:
     assert answer["rejected"] == []
 
 
-def rounds(place: Any, count: int) -> None:
+def rounds(place: Playground, count: int) -> None:
     for _ in range(count):
         come_back(place)
         place.now += 3600.0
@@ -65,11 +68,11 @@ def widths(lift: dict[str, Any]) -> tuple[float, float]:
 
 
 @pytest.fixture
-def place(playground: Make) -> Any:
+def place(playground: Make) -> Playground:
     return playground(metrics=METRICS, guardrails=[], goal={"maximize": "x"})
 
 
-def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Any) -> None:
+def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Playground) -> None:
     rounds(place, 8)
     report = place.service.report("feed")
     document = write_record(report)
@@ -94,10 +97,10 @@ def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Any) -> None:
         assert "variance reduced by" in shown
         assert "variance is reduced by" in " ".join(shown.split())
     json.dumps(write_record(report), allow_nan=False)
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
 
 
-def test_a_range_is_told_beside(place: Any) -> None:
+def test_a_range_is_told_beside(place: Playground) -> None:
     rounds(place, 4)
     report = place.service.report("feed")
     document = write_record(report)
@@ -109,7 +112,7 @@ def test_a_range_is_told_beside(place: Any) -> None:
         assert "by its range" in shown
 
 
-def test_a_confirmation_is_adjusted_too(place: Any) -> None:
+def test_a_confirmation_is_adjusted_too(place: Playground) -> None:
     rounds(place, 6)
     place.service.change("feed", "confirm", who="ann")
     rounds(place, 2)
@@ -122,7 +125,7 @@ def test_a_confirmation_is_adjusted_too(place: Any) -> None:
     for shown in (render_text(report), render_html(report)):
         assert "x, adjusted" in shown
     assert document["confirmation"]["claims"].endswith("x is adjusted by what units did before.")
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
 
 
 def test_a_study_without_covariates_is_told_as_before(playground: Make) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,7 +13,10 @@ from pasto.report.records import write_record
 from pasto.service.reports.confirmation_report import judge_confirmation
 from pasto.service.study_file import StudySpec, parse_spec
 
-Make = Callable[..., Any]
+if TYPE_CHECKING:
+    from tests.service.reports.conftest import Playground
+
+    Make = Callable[..., Playground]
 Ends = tuple[float, float]
 
 
@@ -51,24 +54,24 @@ def spec(document: dict[str, Any]) -> Callable[..., StudySpec]:
     ],
 )
 def test_a_verdict_needs_whole_intervals(
-    spec: Make, x: Ends | None, y: Ends | None, state: str, goal: str, rail: str
+    spec: Callable[..., StudySpec], x: Ends | None, y: Ends | None, state: str, goal: str, rail: str
 ) -> None:
     verdict = judge_confirmation(spec(), make_lifts(x=x, y=y), None)
     assert (verdict.state, verdict.goal.state, verdict.guardrails[0].state) == (state, goal, rail)
 
 
-def test_a_soft_guardrail_does_not_decide(spec: Make) -> None:
+def test_a_soft_guardrail_does_not_decide(spec: Callable[..., StudySpec]) -> None:
     soft = [{"metric": "y", "at_least": "-2%", "penalty": 1.0, "stop_at": "-12%"}]
     verdict = judge_confirmation(spec(guardrails=soft), make_lifts(x=(0.01, 0.2), y=(-0.5, -0.4)), None)
     assert (verdict.state, verdict.guardrails[0].state) == ("confirmed", "broken")
 
 
-def test_a_goal_to_lower_is_better_when_it_falls(spec: Make) -> None:
+def test_a_goal_to_lower_is_better_when_it_falls(spec: Callable[..., StudySpec]) -> None:
     verdict = judge_confirmation(spec(goal={"minimize": "x"}), make_lifts(x=(-0.2, -0.01), y=(0.0, 0.1)), None)
     assert verdict.state == "confirmed"
 
 
-def test_a_weighted_goal_adds_the_ends_of_its_parts(spec: Make) -> None:
+def test_a_weighted_goal_adds_the_ends_of_its_parts(spec: Callable[..., StudySpec]) -> None:
     weighted = spec(goal={"maximize": {"x": 1, "y": -0.5}})
     verdict = judge_confirmation(weighted, make_lifts(x=(0.03, 0.2), y=(0.0, 0.05)), None)
     assert verdict.goal.measured is not None
@@ -78,13 +81,13 @@ def test_a_weighted_goal_adds_the_ends_of_its_parts(spec: Make) -> None:
     assert judge_confirmation(weighted, make_lifts(x=(0.03, 0.2), y=(0.0, 0.1)), None).goal.state == "unclear"
 
 
-def test_units_that_went_astray_confirm_nothing(spec: Make) -> None:
+def test_units_that_went_astray_confirm_nothing(spec: Callable[..., StudySpec]) -> None:
     mismatch = SampleRatioReport(True, 1e-9, None, {})
     verdict = judge_confirmation(spec(), make_lifts(x=(0.01, 0.2), y=(0.0, 0.1)), mismatch)
     assert verdict.state == "inconclusive"
 
 
-def confirming(playground: Make, floor: str, **options: Any) -> Any:
+def confirming(playground: Make, floor: str, **options: Any) -> Playground:
     place = playground(guardrails=[{"metric": "y", "at_least": "-2%", "stop_at": floor}])
     for _ in range(6):
         place.round()
@@ -109,7 +112,7 @@ def test_an_inconclusive_confirmation_is_deployed_only_with_an_override_and_a_re
     assert (line["action"], line["reason"]) == ("deploy", "launch day")
     assert line["detail"]["without_confirmation"] is True
     assert line["detail"]["confirmation"] == reply["confirmation"]
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
 
 
 def test_a_confirmed_blend_is_deployed_and_the_reply_says_what_was_shown(playground: Make) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +17,10 @@ from pasto.service.reports.guardrail_report import find_contradictions
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_state import blend_document
 
-Make = Callable[..., Any]
+if TYPE_CHECKING:
+    from tests.service.reports.conftest import Playground
+
+    Make = Callable[..., Playground]
 
 
 def stated(**rail: Any) -> StudySpec:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,10 +17,13 @@ from pasto.service.rounds import guardrail_check
 from pasto.service.scheduler import Scheduler
 from pasto.service.study_state import StudyState
 
-Make = Callable[..., Any]
+if TYPE_CHECKING:
+    from tests.service.reports.conftest import Playground
+
+    Make = Callable[..., Playground]
 
 
-def rounds_until_trip(place: Any, *, harm: float, most: int) -> int | None:
+def rounds_until_trip(place: Playground, *, harm: float, most: int) -> int | None:
     for number in range(1, most + 1):
         place.round(harm=harm)
         if place.service.show("feed")["state"] == "paused":
@@ -48,7 +51,11 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
     assert line["reason"] == shown["breaker"]["tripped"]["reason"]
     assert [message["event"] for message in place.told][-1] == "trip"
     assert place.service.rounds("feed")[-1]["next_state"] == "paused"
-    assert place.service.replay("feed") == {"identical": True, "rounds": 4 + taken, "first_difference": None}
+    assert write_record(place.service.replay("feed")) == {
+        "identical": True,
+        "rounds": 4 + taken,
+        "first_difference": None,
+    }
 
 
 def test_what_is_held_is_the_certified_blend_where_there_is_one(playground: Make) -> None:
@@ -60,7 +67,7 @@ def test_what_is_held_is_the_certified_blend_where_there_is_one(playground: Make
     report = write_record(place.service.report("feed"))
     certified = report["blend"]["certificate"]["certified"]
     assert served == (set(report["blend"]["probabilities"]) if certified else {"w=1"})
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
 
 
 def test_a_study_without_harm_is_not_stopped(playground: Make) -> None:
@@ -84,7 +91,7 @@ def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(everywh
         place.round()
     assert place.service.show("feed")["state"] == "learning"
     assert rounds_until_trip(place, harm=4.0, most=6) is not None
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
 
 
 def test_a_warning_comes_before_and_is_told_once(playground: Make) -> None:
@@ -126,7 +133,7 @@ def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make
     assert (shown["state"], shown["paused_from"]) == ("paused", "deployed")
     assert [share["name"] for share in shown["policy"]["shares"]] == ["w=1"]
     assert place.service.audit("feed")[-1]["who"] == "breaker"
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
 
 
 def test_a_restart_goes_on_with_the_same_evidence(playground: Make) -> None:
@@ -143,22 +150,22 @@ def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Ma
     place = everywhere()
     for _ in range(4):
         place.round(users=60, harm=1.0)
-    row = place.store.read_study("feed")
+    row = place.row
     details = StudyState.from_text(row.details)
     older = replace(details, breaker=replace(details.breaker, carried=None))
     assert place.store.update_study(row, replace(row, details=older.to_text()))
     place.service.policy_cache.reload("feed")
     place.round(users=60, harm=1.0)
-    carried = StudyState.from_text(place.store.read_study("feed").details).breaker.carried
+    carried = StudyState.from_text(place.row.details).breaker.carried
     assert carried is not None
     assert carried["monitor"]["held"]["y"]["rounds"] == 5
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
     books = write_record(place.service.report("feed"))["accounting"]
     assert books["events"]["exposures"] == 300
 
 
 @pytest.mark.parametrize("what", ["verdict", "trip"])
-def test_replay_finds_a_breaker_that_was_changed(playground: Make, what: str) -> None:
+def test_replay_finds_a_breaker_that_was_changed(playground: Make, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     place = playground()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
@@ -174,14 +181,17 @@ def test_replay_finds_a_breaker_that_was_changed(playground: Make, what: str) ->
         rows = closes(study, after=after, limit=limit)
         return [row if row.round != close.round else replace(row, record=json.dumps(told)) for row in rows]
 
-    place.store.list_closes = changed
+    monkeypatch.setattr(place.store, "list_closes", changed)
     found = place.service.replay("feed")
-    assert not found["identical"]
-    assert found["first_difference"]["round"] == close.round
-    assert found["first_difference"]["what"] == "breaker"
+    assert not found.identical
+    assert found.first_difference is not None
+    assert found.first_difference.round == close.round
+    assert found.first_difference.what == "breaker"
 
 
-def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(playground: Make) -> None:
+def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(
+    playground: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = playground()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
@@ -197,7 +207,7 @@ def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(playground
             found.append(replace(row, record=json.dumps(told)))
         return found
 
-    place.store.list_closes = older
+    monkeypatch.setattr(place.store, "list_closes", older)
     judged = list(range(1, tripped + 1))
     expected = {
         "identical": True,
@@ -205,10 +215,10 @@ def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(playground
         "first_difference": None,
         "except": {"breaker": {"rounds": judged}},
     }
-    assert place.service.replay("feed") == expected
+    assert write_record(place.service.replay("feed")) == expected
     place.service.change("feed", "resume", who="ann", reason="mended")
     place.round()
-    assert place.service.replay("feed") == {**expected, "rounds": tripped + 2}
+    assert write_record(place.service.replay("feed")) == {**expected, "rounds": tripped + 2}
 
 
 def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
@@ -255,7 +265,7 @@ def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
         if day == 2:
             assert place.service.show("feed")["state"] == "deployed"
     assert place.service.show("feed")["state"] == state
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
 
 
 def swing(hour: float) -> float:
@@ -282,7 +292,7 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
     assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in told
     recorded = [one for close in place.store.list_closes(1) for one in json.loads(close.record)["rounds"]]
     assert {one["seconds"] for one in recorded} == {7200.0}
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
 
 
 @pytest.mark.parametrize(("control", "harm"), [("20%", 2.5), ("0%", 4.0)])
@@ -299,7 +309,7 @@ def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
     judged = "against the control" if control == "20%" else "over whole days"
     reason = shown["breaker"]["tripped"]["reason"]
     assert reason.startswith(f"guardrail monitor: y fell below its stop level 9.3 (judged {judged}) in the arm learner")
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
 
 
 def test_after_re_arming_the_level_of_the_control_is_still_known(playground: Make) -> None:
@@ -313,4 +323,4 @@ def test_after_re_arming_the_level_of_the_control_is_still_known(playground: Mak
     assert (verdict["state"], verdict["p_value"]) == ("holds", 1.0)
     assert -0.12 < verdict["allowed"] < -0.07
     assert rounds_until_trip(place, harm=3.0, most=8) is not None
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -25,11 +25,14 @@ from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.scheduler import Scheduler
 from pasto.service.study_file.spec import build_quantities
 
-Make = Callable[..., Any]
+if TYPE_CHECKING:
+    from tests.service.reports.conftest import Playground
+
+    Make = Callable[..., Playground]
 TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.0, 10.5)}
 
 
-def learned(playground: Make, rounds: int = 8, **changes: Any) -> Any:
+def learned(playground: Make, rounds: int = 8, **changes: Any) -> Playground:
     place = playground(**changes)
     for _ in range(rounds):
         place.round()
@@ -142,7 +145,7 @@ def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playgro
     assert "Predicted and realised" in render_text(report)
     shown = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
     assert shown["state"] == "deployed"
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical
 
 
 def test_a_horizon_is_judged_by_the_first_look_behind_it(playground: Make) -> None:
@@ -182,6 +185,7 @@ def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: 
     found = write_record(place.service.what_if("feed", keep=["y >= -1%"]))
     assert found["objective"] == "maximize x, keep y >= -1%"
     saved = place.store.read_learner_state(1)
+    assert saved is not None
     study = pasto.Study.from_state(json.loads(saved))
     means = study.posterior_samples()[0]
     objective = pasto.maximize("x").keep("y", at_least="-1%")

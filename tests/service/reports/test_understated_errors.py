@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,7 +11,10 @@ from pasto.report.html import render_html
 from pasto.report.records import write_record
 from pasto.report.text import render_text
 
-Make = Callable[..., Any]
+if TYPE_CHECKING:
+    from tests.service.reports.conftest import Playground
+
+    Make = Callable[..., Playground]
 LEVELS = (0.8, 1.2, 0.9, 1.1, 0.75, 1.25)
 
 
@@ -41,4 +44,4 @@ def test_what_was_learned_from_late_events_is_checked_too(playground: Make) -> N
     for level in LEVELS:
         place.round(level=level)
     assert write_record(place.service.report("feed"))["quality"]["understated_errors"]["y"] > 1.5
-    assert place.service.replay("feed")["identical"]
+    assert place.service.replay("feed").identical

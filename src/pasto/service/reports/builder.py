@@ -41,7 +41,7 @@ from pasto.service.reports.tradeoff import read_posterior_means, report_tradeoff
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, shares
 from pasto.service.rounds.data_check import describe_held_rounds
-from pasto.service.rounds.sender_check import describe_departures, read_sender_record
+from pasto.service.rounds.sender_check import list_departures, read_sender_record
 from pasto.service.serializers import close_summary
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, blend_document, with_joint_bound
@@ -135,8 +135,7 @@ class ReportBuilder:
         row, spec, names = snapshot.row, snapshot.spec, candidate_names(snapshot)
         record = snapshot.compute_once("senders", lambda: read_sender_record(self._store, row.number, row.round - 1))
         counts = self._ledger(row.number).summarize(names, [column.name for column in spec.columns], record)
-        departures = [] if record is None else describe_departures(spec, record, names)
-        return msgspec.convert({**counts, "departures": departures}, AccountingReport)
+        return counts if record is None else replace(counts, departures=list_departures(spec, record, names))
 
     def _ledger(self, study: int) -> EventLedger:
         with self._lock:

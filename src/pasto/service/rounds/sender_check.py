@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from pasto.errors import StoreError
 from pasto.inference.sender_departure import SenderCells, SenderEvidence, update_evidence
 from pasto.metrics import OTHER_SOURCES, Moments, measure_by_sender
 from pasto.metrics.sender_measurement import STORES
+from pasto.report.data_records import SenderDeparture
 from pasto.service.close_record import CloseRecord, SenderRecord, SenderTotals
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import MaturingRound
@@ -101,32 +101,31 @@ def add_round(
     return SenderRecord(groups, places, is_phase)
 
 
-def describe_departures(spec: StudySpec, record: SenderRecord, names: Sequence[str]) -> list[dict[str, Any]]:
+def list_departures(spec: StudySpec, record: SenderRecord, names: Sequence[str]) -> tuple[SenderDeparture, ...]:
     """Return the senders that depart, with what departs, in the order in which they were found."""
     columns = [column.name for column in spec.columns]
-    found = []
-    for kind, name in sorted(record.departed):
+    departures = []
+    for kind, name in record.departed:
         totals = record.groups[kind][name]
         departure = totals.evidence.departure
-        if departure is None:
+        if departure is None or totals.departed is None:
             continue
-        cell = departure.cell
-        candidate = None if cell is None or cell[1] >= len(names) else names[cell[1]]
-        found.append(
-            {
-                "kind": kind[:-1],
-                "sender": show_sender(name),
-                "round": totals.departed,
-                "test": departure.test,
-                "p_value": departure.p_value,
-                "arm": None if cell is None else cell[0],
-                "candidate": candidate,
-                "metric": None if departure.column is None else columns[departure.column],
-                "effect": departure.effect,
-                "others": departure.others,
-            }
+        arm, candidate = departure.cell or (None, None)
+        departures.append(
+            SenderDeparture(
+                kind=kind[:-1],
+                sender=show_sender(name),
+                round=totals.departed,
+                test=departure.test,
+                p_value=departure.p_value,
+                arm=arm,
+                candidate=None if candidate is None or candidate >= len(names) else names[candidate],
+                metric=None if departure.column is None else columns[departure.column],
+                effect=departure.effect,
+                others=departure.others,
+            )
         )
-    return sorted(found, key=lambda line: (line["round"], line["kind"], line["sender"] or ""))
+    return tuple(sorted(departures, key=lambda departure: (departure.round, departure.kind, departure.sender or "")))
 
 
 def show_sender(name: str) -> str | None:
