@@ -2,7 +2,7 @@
 export type Value = number | string | boolean;
 
 /** Arm of the traffic; "none" if nothing was drawn. */
-export type Arm = "control" | "learner" | "outside" | "single" | "blend" | "held" | "none";
+export type Arm = "control" | "learner" | "not_enrolled" | "best_single" | "blend" | "paused" | "none";
 
 /**
  * Reason of a decision. SPLIT: drawn from the policy. DEFAULT: the baseline, because there was no policy or the unit is

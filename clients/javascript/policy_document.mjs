@@ -6,8 +6,16 @@ import { formatHex, sha256 } from "./sha256.mjs";
 /** Sum of all bucket widths; every integer up to it is exact in a double, in every language. */
 export const BUCKET_TOTAL = 2 ** 53;
 export const LONE_SURROGATE = /\p{Surrogate}/u;
-const FORMAT = 1;
-const ARMS = ["control", "learner", "outside", "single", "blend", "held"];
+const FORMATS = [1, 2];
+const ARMS = ["control", "learner", "not_enrolled", "best_single", "blend", "paused"];
+/** Arms by their names in format 1. */
+const RENAMED_ARMS = new Map([
+  ["outside", "not_enrolled"],
+  ["single", "best_single"],
+  ["held", "paused"],
+]);
+/** Fields of later features. A reader that cannot apply one rejects the document: units would be drawn wrongly. */
+const RESERVED_FIELDS = ["enrolment", "audience", "layer", "segments"];
 const OWN_CHECKSUM = /,"sha256":"([0-9a-f]{64})"\}$/;
 const MAX_SECONDS = 1e15;
 const encoder = new TextEncoder();
@@ -19,11 +27,7 @@ export function readPolicy(text, checksum) {
   if (!hasChecksum(text) && Object.hasOwn(fields, "sha256")) {
     throw new PolicyError("sha256 must be the policy's last field, as published; pass the document on unchanged");
   }
-  if (readField(fields, "format") !== FORMAT) {
-    throw new PolicyError(
-      `format is ${quoteValue(fields.format)} and only ${FORMAT} can be read here; upgrade pasto to read a newer one`,
-    );
-  }
+  const arms = readArms(fields);
   const document = {
     study: readText(fields, "study"),
     version: readInteger(fields, "version"),
@@ -46,7 +50,7 @@ export function readPolicy(text, checksum) {
   if (!document.candidates.has(document.baseline)) {
     throw new PolicyError(`baseline is ${document.baseline}, which is not among the candidates`);
   }
-  const cells = readCells(readArray(fields, "cells"), document.candidates, document.version);
+  const cells = readCells(readArray(fields, "cells"), document.candidates, arms, document.version);
   return { ...document, cells: Object.freeze(cells) };
 }
 
@@ -84,6 +88,26 @@ function parsePolicy(text) {
   }
 }
 
+/** Check the format, and return the present name of each arm that it allows. */
+function readArms(fields) {
+  const format = readField(fields, "format");
+  if (!FORMATS.includes(format)) {
+    throw new PolicyError(
+      `format is ${quoteValue(format)} and only ${FORMATS.join(" and ")} can be read here; upgrade pasto to read a newer one`,
+    );
+  }
+  if (format === 1) {
+    const former = new Map([...RENAMED_ARMS].map(([name, arm]) => [arm, name]));
+    return new Map(ARMS.map((arm) => [former.get(arm) ?? arm, arm]));
+  }
+  for (const field of RESERVED_FIELDS) {
+    if (Object.hasOwn(fields, field) && fields[field] !== null) {
+      throw new PolicyError(`the policy has ${field}, which this client cannot apply; upgrade pasto`);
+    }
+  }
+  return new Map(ARMS.map((arm) => [arm, arm]));
+}
+
 /** Return name and values of each candidate by its index. */
 function readCandidates(items) {
   const candidates = new Map();
@@ -115,19 +139,20 @@ function checkValue(parameter, value, place) {
 }
 
 /** Return the buckets of a document: their widths sum to BUCKET_TOTAL, and those of one arm are neighbours. */
-function readCells(items, candidates, version) {
+function readCells(items, candidates, arms, version) {
   const candidatesByArm = new Map();
   let lastEnd = 0;
   let lastArm = null;
   const buckets = items.map((item, position) => {
     const place = `cells[${position}]`;
     const fields = checkObject(item, place);
-    const arm = readText(fields, "arm", place);
+    const writtenArm = readText(fields, "arm", place);
     const candidate = readInteger(fields, "candidate", place);
     const until = readInteger(fields, "until", place);
-    if (!ARMS.includes(arm)) {
-      throw new PolicyError(`${place}.arm is ${quoteValue(arm)}; the arms are ${ARMS.join(", ")}`);
+    if (!arms.has(writtenArm)) {
+      throw new PolicyError(`${place}.arm is ${quoteValue(writtenArm)}; the arms are ${[...arms.keys()].join(", ")}`);
     }
+    const arm = arms.get(writtenArm);
     if (!candidates.has(candidate)) {
       throw new PolicyError(`${place}.candidate is ${candidate}, which is not among the candidates`);
     }

@@ -12,14 +12,15 @@ from typing import Any, Literal
 
 from pasto.records import Value
 from pasto_sdk.policy import PublishedPolicy, publish_policy
-from pasto_sdk.policy_document import BUCKET_TOTAL
+from pasto_sdk.policy_document import BUCKET_TOTAL, RENAMED_ARMS, RESERVED_FIELDS, write_policy
 
 WHERE = Path(__file__).parents[2] / "clients" / "conformance" / "cases.json"
 
 ABOUT = (
     "policies: each has a document (text, with its checksum) and draws as [place in units, arm, candidate's index, "
     "width]; the propensity is width / 2^53. refused_documents must not be read; refused_units must not be drawn for, "
-    "by any policy. Everything outside ASCII is escaped."
+    "by any policy. Draws have the arms' present names, also those of documents of format 1. Everything outside ASCII "
+    "is escaped."
 )
 
 UNITS = [
@@ -98,15 +99,15 @@ def policies() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
     weights = [rng.random() ** 3 for _ in range(40)]
     uneven = [weight / sum(weights) for weight in weights]
     floors = [("learner", 0, 1 - 99e-6), *(("learner", k, 1e-6) for k in range(1, 100))]
-    learning = [("control", 4, 0.1), *(("learner", k, 0.7 / 10) for k in range(10)), ("outside", 4, 0.2)]
-    confirming = [("control", 4, 1 / 3), ("single", 7, 1 / 3), ("blend", 2, 0.2), ("blend", 7, 1 / 3 - 0.2)]
+    learning = [("control", 4, 0.1), *(("learner", k, 0.7 / 10) for k in range(10)), ("not_enrolled", 4, 0.2)]
+    confirming = [("control", 4, 1 / 3), ("best_single", 7, 1 / 3), ("blend", 2, 0.2), ("blend", 7, 1 / 3 - 0.2)]
     deployed = [("control", 4, 0.05), ("blend", 2, 0.57), ("blend", 7, 0.3), ("blend", 8, 0.08)]
     names = {0: "weight=1, label='ä'", 1: "用户 👍", 2: "mu\u0308", 3: "מ", 4: "b"}
 
     yield "one candidate", policy([("learner", 0, 1.0)]), []
     yield "two halves", policy([("learner", 0, 0.5), ("learner", 1, 0.5)]), []
     yield "three thirds, which no binary fraction is", policy([("learner", k, 1 / 3) for k in range(3)]), []
-    yield "control, learner and outside", policy(learning, baseline=4), []
+    yield "control, learner and units that are not enrolled", policy(learning, baseline=4), []
     yield "the next version shuffles anew", policy(learning, baseline=4, version=2, salt="feed/2"), []
     rare = policy(floors)
     found = [unit for unit in (f"rare-{n}" for n in range(60_000)) if rare.draw(unit).candidate]
@@ -123,15 +124,33 @@ def policies() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
     moved = [("control", 4, 0.05), ("blend", 2, 0.5), ("blend", 7, 0.45)]
     yield "a later blend keeps most units", policy(moved, state="deployed", mode="sticky", salt="feed", version=2), []
     yield "deployed by request", policy(deployed, state="deployed", salt="feed/9", version=9), []
-    yield "paused on the baseline", policy([("held", 4, 1.0)], state="paused", salt="feed", baseline=4), []
-    held = [("held", 2, 0.6), ("held", 7, 0.4)]
-    yield "paused on a blend", policy(held, state="paused", mode="sticky", salt="feed"), []
+    yield "paused on the baseline", policy([("paused", 4, 1.0)], state="paused", salt="feed", baseline=4), []
+    paused = [("paused", 2, 0.6), ("paused", 7, 0.4)]
+    yield "paused on a blend", policy(paused, state="paused", mode="sticky", salt="feed"), []
     sticky = policy([("blend", k, 0.2) for k in names], names=names, mode="sticky", salt="ψ", state="deployed")
     yield "sticky, names and salt outside ASCII", sticky, []
     many = [("blend", k, share) for k, share in enumerate(uneven)]
     yield "a sticky blend of forty", policy(many, mode="sticky", salt="feed", state="deployed"), []
     lopsided = [("blend", 0, 1e-6), ("blend", 1, 1 - 2e-6), ("blend", 2, 1e-6)]
     yield "a sticky blend with floors", policy(lopsided, mode="sticky", salt="feed", state="deployed"), []
+    yield "format 1, learning", in_format_1(policy(learning, baseline=4)), []
+    first = policy(confirming, state="confirming", mode="sticky", salt="feed", baseline=4)
+    yield "format 1, confirming", in_format_1(first), []
+    yield "format 1, paused", in_format_1(policy(paused, state="paused", mode="sticky", salt="feed")), []
+    yield "reserved fields that are null", with_fields(policy(learning, baseline=4), dict.fromkeys(RESERVED_FIELDS)), []
+
+
+def with_fields(made: PublishedPolicy, changes: dict[str, Any]) -> PublishedPolicy:
+    """The policy with other fields of its document, and with the checksum of that."""
+    fields = json.loads(made.text)
+    del fields["sha256"]
+    return PublishedPolicy.from_text(write_policy({**fields, **changes}))
+
+
+def in_format_1(made: PublishedPolicy) -> PublishedPolicy:
+    former = {arm: name for name, arm in RENAMED_ARMS.items()}
+    cells = [{**cell, "arm": former.get(cell["arm"], cell["arm"])} for cell in json.loads(made.text)["cells"]]
+    return with_fields(made, {"format": 1, "cells": cells})
 
 
 def edges() -> tuple[PublishedPolicy, list[str]]:
@@ -187,7 +206,8 @@ def broken() -> Iterator[tuple[str, str]]:
         yield f"{field} missing", json.dumps({k: v for k, v in json.loads(plain).items() if k != field})
         yield f"{field} null", changed(field, to=None)
         yield f"{field} an object", changed(field, to={})
-    yield "another format", changed("format", to=2)
+    yield "another format", changed("format", to=3)
+    yield "format zero", changed("format", to=0)
     yield "a format in words", changed("format", to="1")
     yield "format true", changed("format", to=True)
     yield "version true", changed("version", to=True)
@@ -226,6 +246,12 @@ def broken() -> Iterator[tuple[str, str]]:
     yield "no cells", changed("cells", to=[])
     yield "a cell that is a list", changed("cells", 0, to=["control", 0, 1])
     yield "an unknown arm", changed("cells", 0, "arm", to="treatment")
+    for name, arm in RENAMED_ARMS.items():
+        yield f"arm {name} in format 2", changed("cells", 0, "arm", to=name)
+        yield f"arm {arm} in format 1", changed("cells", 0, "arm", to=arm).replace('"format": 2', '"format": 1')
+    for field in RESERVED_FIELDS:
+        yield f"{field}, which no client can apply yet", changed(field, to={"salt": "feed", "share": 0.5})
+        yield f"{field} empty", changed(field, to={})
     yield "an unknown candidate", changed("cells", 0, "candidate", to=2)
     yield "a candidate twice in an arm", changed("cells", 2, "candidate", to=0)
     yield "an arm that returns", changed("cells", 2, "arm", to="control")

@@ -15,8 +15,12 @@ from pasto_sdk.policy import PublishedPolicy
 Make = Callable[..., PublishedPolicy]
 
 SHARES = [0.02, 0.03, 0.05, 0.1, 0.2, 0.25, 0.35]
-LEARNING = [("control", 0, 0.1), *(("learner", k, 0.8 * share) for k, share in enumerate(SHARES)), ("outside", 0, 0.1)]
-CONFIRMING = [("control", 0, 0.25), ("single", 3, 0.25), ("blend", 1, 0.2), ("blend", 3, 0.2), ("blend", 6, 0.1)]
+LEARNING = [
+    ("control", 0, 0.1),
+    *(("learner", k, 0.8 * share) for k, share in enumerate(SHARES)),
+    ("not_enrolled", 0, 0.1),
+]
+CONFIRMING = [("control", 0, 0.25), ("best_single", 3, 0.25), ("blend", 1, 0.2), ("blend", 3, 0.2), ("blend", 6, 0.1)]
 
 
 def fit(policy: PublishedPolicy, count: int) -> float:
@@ -65,7 +69,13 @@ def test_two_versions_of_a_study_are_independent(made: Make) -> None:
 
 
 def test_a_sticky_unit_and_its_arm_are_independent_of_its_candidate(made: Make) -> None:
-    shares = [("single", 0, 0.1), ("single", 1, 0.2), ("single", 2, 0.2), ("blend", 0, 0.1), ("blend", 1, 0.2)]
+    shares = [
+        ("best_single", 0, 0.1),
+        ("best_single", 1, 0.2),
+        ("best_single", 2, 0.2),
+        ("blend", 0, 0.1),
+        ("blend", 1, 0.2),
+    ]
     policy = made([*shares, ("blend", 2, 0.2)], mode="sticky")
     table = np.zeros((2, 3))
     for cell in policy.draw_many(f"unit-{number}" for number in range(30_000)):

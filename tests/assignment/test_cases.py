@@ -14,7 +14,7 @@ import pytest
 
 from pasto.errors import InputError, PolicyError
 from pasto_sdk.policy import PublishedPolicy
-from pasto_sdk.policy_document import ARMS, BUCKET_TOTAL
+from pasto_sdk.policy_document import ARMS, BUCKET_TOTAL, RESERVED_FIELDS, upgrade_policy
 
 FILE = Path(__file__).parents[2] / "clients" / "conformance" / "cases.json"
 CASES: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
@@ -27,13 +27,16 @@ def place(*parts: str) -> int:
     return int(bits[:53], 2)
 
 
+FORMAT_1_ARMS = {"outside": "not_enrolled", "single": "best_single", "held": "paused"}
+
+
 def decide(document: dict[str, Any], unit: str) -> list[Any]:
     """Arm, candidate and width by the rule as it is written down; logarithms to fifty digits."""
     names = {candidate["index"]: candidate["name"] for candidate in document["candidates"]}
     cells = []
     begin = 0
     for cell in document["cells"]:
-        cells.append((cell["arm"], cell["candidate"], begin, cell["until"]))
+        cells.append((FORMAT_1_ARMS.get(cell["arm"], cell["arm"]), cell["candidate"], begin, cell["until"]))
         begin = cell["until"]
     mine = place(document["salt"], unit)
     [cell] = [cell for cell in cells if cell[2] <= mine < cell[3]]
@@ -78,6 +81,29 @@ def test_the_code_and_the_rule_decide_as_the_file_says(policy: dict[str, Any]) -
         assert [cell.arm, cell.candidate, cell.width] == expected
         assert cell.propensity == cell.width / 2**53
         assert decide(document, unit) == expected
+
+
+def test_a_policy_of_format_1_is_upgraded_to_the_bytes_that_are_written_today() -> None:
+    texts = {policy["about"]: policy["text"] for policy in POLICIES}
+    today = [text for text in texts.values() if json.loads(text)["format"] == 2]
+    pairs = {
+        "format 1, learning": "control, learner and units that are not enrolled",
+        "format 1, confirming": "confirming: sticky arms",
+        "format 1, paused": "paused on a blend",
+    }
+    for old, new in pairs.items():
+        assert upgrade_policy(texts[old]) == texts[new] != texts[old]
+    assert list(map(upgrade_policy, today)) == today
+
+
+@pytest.mark.parametrize("field", RESERVED_FIELDS)
+def test_a_reserved_field_is_rejected_by_name(field: str) -> None:
+    fields = json.loads(POLICIES[0]["text"])
+    del fields["sha256"]
+    with pytest.raises(PolicyError, match=f"has {field}, which this client cannot apply; upgrade pasto-sdk"):
+        PublishedPolicy.from_text(json.dumps({**fields, field: ["x"]}))
+    PublishedPolicy.from_text(json.dumps({**fields, field: None}))
+    PublishedPolicy.from_text(json.dumps({**fields, field: ["x"], "format": 1}))  # of no meaning there
 
 
 @pytest.mark.parametrize("unit", CASES["refused_units"], ids=ascii)

@@ -145,9 +145,9 @@ def test_the_document_is_the_one_agreed_upon() -> None:
         expires_after=86400,
     )
     assert policy.text == (
-        '{"format":1,"study":"feed","version":12,"round":11,"state":"learning","mode":"shuffled","salt":"feed/12",'
+        '{"format":2,"study":"feed","version":12,"round":11,"state":"learning","mode":"shuffled","salt":"feed/12",'
         '"baseline":4,"candidates":[{"index":0,"name":"a","values":{"w":1}},{"index":4,"name":"e","values":{"w":0.5,'
         '"label":"\\u00e4","on":true}}],"cells":[{"arm":"control","candidate":4,"until":1125899906842624},'
         '{"arm":"learner","candidate":0,"until":9007199254740992}],"valid_from":1700000000.5,"expires_after":86400,'
-        '"sha256":"67f4370c74977b93c88898791a16e0eb5141bcdbf676f23846ade042204209b7"}'
+        '"sha256":"a8d51fa7e80a6e00b56900de4ca6afb24590f205e5dc1d5e7123bff20bba2754"}'
     )

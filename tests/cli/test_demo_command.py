@@ -136,7 +136,7 @@ def test_a_best_single_setting_that_is_the_baseline_is_printed(
     run: Any, demo_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, demo_result: DemoResult
 ) -> None:
     lifts = tuple(lift for lift in demo_result.lifts if lift.target == "probabilistic")
-    monkeypatch.setattr(scenario, "run_demo", lambda *_, **__: replace(demo_result, single=None, lifts=lifts))
+    monkeypatch.setattr(scenario, "run_demo", lambda *_, **__: replace(demo_result, best_single=None, lifts=lifts))
     assert re.search(r"^best single +the baseline", run("demo").stdout, re.MULTILINE)
 
 

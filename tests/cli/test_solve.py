@@ -67,8 +67,8 @@ def test_json_has_the_same_answer(run: Any, means: Path) -> None:
         "lifts": {},
         "prices": {"y": 0.5},
         "shortfalls": {},
-        "single": "careful",
-        "single_value": 0.0,
+        "best_single": "careful",
+        "best_single_value": 0.0,
         "gain": {"over": "careful", "value": 1.0, "goal": 1.0, "violations": {}},
     }
 
@@ -132,7 +132,7 @@ def test_an_infeasible_problem_is_reported_and_fails(run: Any, means: Path) -> N
     assert "No blend of these candidates meets every hard guardrail." in result.stdout
     assert "it misses y by 1." in result.stdout
     outcome = json.loads(run("solve", means, "--maximize", "x", "--keep", "y >= 3", "--json").stdout)
-    assert (outcome["feasible"], outcome["shortfalls"], outcome["single"]) == (False, {"y": 1.0}, None)
+    assert (outcome["feasible"], outcome["shortfalls"], outcome["best_single"]) == (False, {"y": 1.0}, None)
 
 
 def test_a_toothless_penalty_is_noted_on_stderr(run: Any, feed: Path) -> None:

@@ -246,7 +246,9 @@ def test_the_report_is_one_file_to_keep(browser: Any, learned: Service) -> None:
 
 
 def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> None:
-    learned.change("feed", "pause", who="breaker", reason="guardrail monitor: likes fell below its stop level -90%")
+    learned.change(
+        "feed", "pause", who="guardrail monitor", reason="guardrail monitor: likes fell below its stop level -90%"
+    )
     for path in ("/", "/studies/feed"):
         text = browser.get(path).text
         assert (
@@ -296,7 +298,7 @@ def test_no_certificate_is_shown_after_the_breaker_tripped(
     assert told not in browser.get("/studies/feed/answer").text
     show = learned.show
     tripped = {"verdicts": [], "tripped": {"round": 3, "at": 0.0, "reason": "breaker: likes"}}
-    monkeypatch.setattr(learned, "show", lambda name: {**show(name), "breaker": tripped})
+    monkeypatch.setattr(learned, "show", lambda name: {**show(name), "guardrail_monitor": tripped})
     text = browser.get("/studies/feed/answer").text
     assert told in text
     assert "ertified" not in text

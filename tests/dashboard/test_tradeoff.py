@@ -21,7 +21,7 @@ def test_the_blend_and_the_curve_are_the_solver_s() -> None:
     assert told["blend"]["probabilities"] == {"a": 0.5, "b": 0.5}
     assert (told["blend"]["x"], told["blend"]["y"]) == ([0.0], 1.0)
     assert [point["name"] for point in told["singles"]] == ["a", "b", "c"]
-    assert [point["role"] for point in told["singles"]] == ["", "single", ""]
+    assert [point["role"] for point in told["singles"]] == ["", "best_single", ""]
     for point in told["curve"]:  # the best of a and b at each level of y, until a alone is best
         assert point["y"] == pytest.approx(min(2.0, 1.0 - point["x"] / 2.0), abs=1e-6)
 

@@ -26,7 +26,7 @@ def test_more_of_everything_takes_fewer_rounds() -> None:
         plan_power(effect=0.05, deviation=1.0, units=3_000, control=0.1),
         plan_power(effect=0.05, deviation=1.0, units=1_000, control=0.1, correlation=0.8),
     ):
-        for name in ("rounds_at_horizon", "rounds_at_any_look", "rounds_of_breaker"):
+        for name in ("rounds_at_horizon", "rounds_at_any_look", "rounds_to_guardrail_stop"):
             assert getattr(better, name) < getattr(usual, name)
     claims = plan_power(effect=0.05, deviation=1.0, units=1_000, control=0.1, claims=20)
     assert claims.rounds_at_any_look is not None
@@ -38,7 +38,7 @@ def test_nothing_to_find_is_not_found() -> None:
     found = plan_power(effect=0.0, deviation=1.0, units=1_000, rounds=100, studies=1_000)
     assert found.rounds_at_any_look is None
     assert found.at_any_look[-1] <= 0.065
-    assert found.breaker[-1] <= 0.065
+    assert found.guardrail_monitor[-1] <= 0.065
     assert found.at_horizon.mean() == pytest.approx(0.05, abs=0.015)
 
 

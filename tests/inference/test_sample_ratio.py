@@ -26,7 +26,7 @@ from pasto.service.reports.lift_report import sample_ratio_report
 GROUPS = {
     "cells": None,
     "learner": arm_groups([("control", 0), ("learner", 0), ("learner", 1)]),
-    "confirmation": arm_groups([("blend", 0), ("control", 0), ("single", 1)]),
+    "confirmation": arm_groups([("blend", 0), ("control", 0), ("best_single", 1)]),
     "no control": arm_groups([("learner", 0), ("learner", 1), ("learner", 2)]),
 }
 
@@ -109,7 +109,7 @@ def test_a_loss_on_all_of_an_arm_names_the_arm(left: float, rounds: int) -> None
 
 def confirmed(loss: dict[str, float]) -> MeasuredRound:
     """A confirmation of 90,000 units in three arms, with what is left of each."""
-    shares = {("blend", 0): 0.2, ("blend", 1): 0.13, ("control", 2): 0.34, ("single", 1): 0.33}
+    shares = {("blend", 0): 0.2, ("blend", 1): 0.13, ("control", 2): 0.34, ("best_single", 1): 0.33}
     rng = np.random.default_rng(2)
     counts = rng.multinomial(90_000, [*shares.values()])
     cells = [
@@ -123,9 +123,9 @@ def confirmed(loss: dict[str, float]) -> MeasuredRound:
     ("loss", "suspect", "left"),
     [
         ({"blend": 0.95}, ("blend", WHOLE_ARM), 0.95),
-        ({"single": 0.95}, ("single", 1), 0.95),
+        ({"best_single": 0.95}, ("best_single", 1), 0.95),
         ({"control": 0.95}, ("control", 2), 0.95),
-        ({"blend": 0.95, "single": 0.95}, ("control", 2), 1.05),
+        ({"blend": 0.95, "best_single": 0.95}, ("control", 2), 1.05),
     ],
 )
 def test_a_confirmation_names_the_arm_that_differs(
@@ -139,10 +139,10 @@ def test_a_confirmation_names_the_arm_that_differs(
 
 
 def test_arms_that_serve_the_baseline_are_what_the_others_are_compared_with() -> None:
-    keys = [("control", 0), ("learner", 0), ("learner", 1), ("outside", 0)]
+    keys = [("control", 0), ("learner", 0), ("learner", 1), ("not_enrolled", 0)]
     assert arm_groups(keys).tolist() == [[False, True, True, False]]
     assert arm_groups([("learner", 0), ("learner", 1)]).shape == (0, 2)
-    assert arm_groups([("held", 0)]).shape == (0, 1)
+    assert arm_groups([("paused", 0)]).shape == (0, 1)
 
 
 def test_a_round_in_which_only_the_arm_was_served_says_nothing_of_it() -> None:

@@ -136,6 +136,18 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
     server.drop(url)
 
 
+@pytest.mark.parametrize("by_time", [False, True])
+def test_arms_have_their_present_names(table: Table, by_time: bool) -> None:
+    """Exposures of one policy, of which an earlier release stored the first ones."""
+    arms = {"a": "single", "b": "blend", "c": "control", "d": "best_single", "e": "held", "f": "outside"}
+    liked = [Event(unit, "like", arm="learner") for unit in ("a", "a", "d")]
+    table.fill([*(Event(unit, arm=arm) for unit, arm in arms.items()), *liked])
+    likes = count("like", window=10.0) if by_time else count("like")
+    cells = [(cell.arm, cell.units, cell.mean[0]) for cell in table.measure(likes)]
+    others = [(arm, 1, 0.0) for arm in ("blend", "control", "not_enrolled", "paused")]
+    assert cells == [("best_single", 2, 1.5), *others]
+
+
 def count(event: str, name: str | None = None, **options: Any) -> Column:
     return Column(name or event, event, None, "count", **options)
 

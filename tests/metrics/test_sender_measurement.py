@@ -63,6 +63,15 @@ def test_a_unit_of_two_senders_counts_once(store: Store) -> None:
     assert {sender: cells[0].units for sender, cells in found.items()} == {Sender("aaaa", "app"): 2}
 
 
+def test_arms_have_their_present_names_by_sender(store: Store) -> None:
+    for unit, arm in (("ann", "single"), ("bob", "best_single"), ("cid", "blend")):
+        row = EventRow(f"e/{unit}", EXPOSURE, unit, 1, arm, 0, source="web")
+        store.append_events(1, [row], key="aaaa").result()
+    store.append_events(1, [exposed("dan", 0)]).result()
+    found = by_sender(store)
+    assert [(cell.arm, cell.units) for cell in found[Sender("aaaa", "web")]] == [("best_single", 2), ("blend", 1)]
+
+
 def test_sources_beyond_the_largest_are_one_sender(store: Store) -> None:
     rows = [exposed(f"u{place}", 0, f"s{place:02d}") for place in range(MAX_SOURCES + 5)]
     store.append_events(1, [*rows, exposed("more", 0, "s24")], key="aaaa").result()

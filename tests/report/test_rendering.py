@@ -96,7 +96,7 @@ def report() -> Report:
         round=3,
         version=2,
         claims=f"{EVIL} raised x.",
-        breaker=MonitorReport(tripped=PauseRecord(3, 0.0, f"breaker: {EVIL}")),
+        guardrail_monitor=MonitorReport(tripped=PauseRecord(3, 0.0, f"breaker: {EVIL}")),
         blend=make_blend(),
         learning=learning,
         confirmation=confirmation,

@@ -61,7 +61,7 @@ def test_the_service_takes_everything_the_client_says(running: ServiceProcess, t
         assert client.flush(60)
         assert client.status()["rejected"] == {}
         service.change("feed", "pause", who="test", reason="to see")
-        assert until(lambda: client.assign("last").arm == "held")
+        assert until(lambda: client.assign("last").arm == "paused")
         assert client.assign("last").name == policy.baseline.name
         assert client.flush(60)
         decided = client.status()["accounts"]
@@ -73,7 +73,7 @@ def test_the_service_takes_everything_the_client_says(running: ServiceProcess, t
         lines = decided[book["version"]].values()
         assert book["assigned"] == book["logged"] == sum(line["assigned"] for line in lines)
     with Client(running.url, study="feed", cache=tmp_path, background=False) as restarted:
-        assert restarted.assign("last").arm == "held"
+        assert restarted.assign("last").arm == "paused"
 
 
 def test_a_study_that_is_not_there_yet_is_found_when_it_is(running: ServiceProcess) -> None:

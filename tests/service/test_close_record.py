@@ -167,6 +167,46 @@ def test_records_of_format_1_are_read(format_1: list[tuple[int, dict[str, Any]]]
                 assert {**read, "evidence": evidence} == totals
 
 
+@pytest.mark.parametrize("candidates", [2, 200])
+def test_arms_of_format_2_get_their_present_names(candidates: int) -> None:
+    present = cells(1, candidates, 3)
+    arms = ["best_single" if cell.arm == "control" else "paused" for cell in present]
+    renamed = [replace(cell, arm=arm) for cell, arm in zip(present, arms, strict=True)]
+    old_names = {"best_single": "single", "paused": "held"}
+    stored = StoredCells.from_moments([replace(cell, arm=old_names[cell.arm]) for cell in renamed])
+    verdict = {"name": "y", "arm": "single", "state": "holds", "p_value": 1.0}
+    evidence = asdict(SenderEvidence(1, cells=(("outside", 3),), departure=Departure("effect", 0.1, ("held", 3))))
+    totals = {"units": 3, "sums": [1.0], "evidence": evidence, "departed": 4}
+    text = json.dumps(
+        {
+            "format": 2,
+            "state": "confirming",
+            "learns": False,
+            "engine": "sqlite",
+            "problems": [],
+            "next_phase": {"state": "confirming", "split": {"control": 0.2, "single": 0.3, "blend": 0.5}},
+            "rounds": [{"round": 1, "learner_version": 1, "after": 0, "cells": stored.document}],
+            "look": {"elapsed": 2.5, "cells": stored.document},
+            "verdicts": [verdict],
+            "method": 3,
+            "senders": {"groups": {"keys": {"a": totals}, "sources": {}}, "places": {"keys": 1}, "is_phase": False},
+        }
+    )
+    record = CloseRecord.from_text(text)
+    assert record.look is not None
+    assert record.look.cells.moments() == tuple(sorted(renamed, key=lambda cell: (cell.arm, cell.candidate)))
+    assert record.rounds[0].cells.moments() == record.look.cells.moments()
+    assert record.verdicts is not None
+    assert [entry.arm for entry in record.verdicts] == ["best_single"]
+    assert record.next_phase.split == {"control": 0.2, "best_single": 0.3, "blend": 0.5}
+    assert record.senders is not None
+    read = record.senders.groups["keys"]["a"].evidence
+    assert read.cells == (("not_enrolled", 3),)
+    assert read.departure is not None
+    assert read.departure.cell == ("paused", 3)
+    assert json.loads(record.to_text())["format"] == 3
+
+
 def test_packed_cells_of_format_1_have_their_totals() -> None:
     measured = cells(1, 200, 3)
     stored = StoredCells.from_moments(measured).document

@@ -40,11 +40,11 @@ def _arms(policy: PublishedPolicy) -> dict[str, float]:
 
 def test_learning_parts_control_learner_and_outside(spec: StudySpec, study: Study) -> None:
     policy = build_policy(spec, study, state="learning", version=3, at=5.0)
-    assert _arms(policy) == pytest.approx({"control": 0.2, "learner": 0.4, "outside": 0.4})
+    assert _arms(policy) == pytest.approx({"control": 0.2, "learner": 0.4, "not_enrolled": 0.4})
     assert (policy.mode, policy.salt, policy.round) == ("shuffled", "feed/3", 3)
     learner = {cell.candidate: cell.propensity for cell in policy.cells if cell.arm == "learner"}
     assert learner == pytest.approx({k: 0.4 * share for k, share in enumerate(study.policy.probabilities)})
-    assert {cell.name for cell in policy.cells if cell.arm in ("control", "outside")} == {policy.baseline.name}
+    assert {cell.name for cell in policy.cells if cell.arm in ("control", "not_enrolled")} == {policy.baseline.name}
 
 
 def test_confirming_is_sticky_with_equal_arms_unless_said_otherwise(spec: StudySpec, study: Study) -> None:
@@ -58,10 +58,10 @@ def test_confirming_is_sticky_with_equal_arms_unless_said_otherwise(spec: StudyS
 
 
 def test_deploying_moves_no_unit_out_of_control(spec: StudySpec, study: Study) -> None:
-    frozen = read_frozen_blend(study.blend(), {"control": 0.2, "single": 0.3, "blend": 0.5})
+    frozen = read_frozen_blend(study.blend(), {"control": 0.2, "best_single": 0.3, "blend": 0.5})
     before = build_policy(spec, study, state="confirming", version=4, at=5.0, frozen=frozen)
     after = build_policy(spec, study, state="deployed", version=5, at=5.0, frozen=frozen)
-    assert _arms(before) == pytest.approx({"control": 0.2, "single": 0.3, "blend": 0.5})
+    assert _arms(before) == pytest.approx({"control": 0.2, "best_single": 0.3, "blend": 0.5})
     assert _arms(after) == pytest.approx({"control": 0.2, "blend": 0.8})
     for number in range(500):
         unit = f"user {number}"
@@ -74,10 +74,10 @@ def test_deploying_moves_no_unit_out_of_control(spec: StudySpec, study: Study) -
     "shares",
     [
         {"control": 0.5, "blend": 0.5, "other": 0.0},
-        {"control": 0.5, "single": 0.2, "blend": 0.2},
-        {"control": True, "single": 0.2, "blend": 0.8},
-        {"control": "0.2", "single": 0.2, "blend": 0.6},
-        {"control": float("nan"), "single": 0.2, "blend": 0.6},
+        {"control": 0.5, "best_single": 0.2, "blend": 0.2},
+        {"control": True, "best_single": 0.2, "blend": 0.8},
+        {"control": "0.2", "best_single": 0.2, "blend": 0.6},
+        {"control": float("nan"), "best_single": 0.2, "blend": 0.6},
         [0.2, 0.2, 0.6],
     ],
 )
@@ -91,7 +91,7 @@ def test_a_pause_stands_on_a_certified_blend_or_the_baseline(spec: StudySpec, st
     assert snapshot is not None
     assert snapshot.certified
     policy = build_policy(spec, study, state="paused", version=4, at=5.0, frozen=snapshot)
-    assert _arms(policy) == {"held": 1.0}
+    assert _arms(policy) == {"paused": 1.0}
     assert {cell.candidate for cell in policy.cells} == {k for k, _ in snapshot.blend}
     plain = build_policy(spec, study, state="paused", version=4, at=5.0, frozen=snapshot, hold="baseline")
     assert [cell.name for cell in plain.cells] == [plain.baseline.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -15,7 +16,6 @@ from pasto.report.records import write_record
 from pasto.service.service import Service
 from pasto.store import Store, open_store
 from pasto_sdk.policy import PublishedPolicy
-from pasto_sdk.policy_document import remove_checksum
 
 Events = list[dict[str, Any]]
 World = Callable[[PublishedPolicy, int], Events]
@@ -153,8 +153,8 @@ def test_policies_of_releases_without_their_own_checksum_replay(
     service.shutdown()
     with closing(sqlite3.connect(next(tmp_path.glob("*.db")))) as connection:
         for version, text in connection.execute("SELECT version, document FROM policies").fetchall():
-            older = remove_checksum(text)
-            assert older != text
+            older = json.dumps({**json.loads(text), "format": 1, "sha256": None}, separators=(",", ":"))
+            older = older.replace(',"sha256":null', "")
             if is_tampered and version == 2:
                 older = older.replace("valid_from", "Valid_from")
             checksum = sha256(older.encode()).hexdigest()

@@ -92,7 +92,7 @@ class Crowd:
         for _ in range(260):
             self._came += 1
             decision = self._client.assign(f"user {self._came}")
-            hurt = harm if decision.arm not in ("control", "held") else 0.0
+            hurt = harm if decision.arm not in ("control", "paused") else 0.0
             decision.track("seen", likes=float(np.clip(self._rng.normal(2.0 - hurt, 0.5), 0.0, 4.0)))
         assert self._client.flush(60)
         assert until(lambda: self._running.service.show("feed")["round"] > before)
@@ -115,23 +115,23 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
             if service.show("feed")["state"] == "paused":
                 break
         assert service.show("feed")["state"] == "paused"
-        assert until(lambda: client.assign("whoever").arm == "held")
+        assert until(lambda: client.assign("whoever").arm == "paused")
         served = {client.assign(f"unit {number}").name for number in range(50)}
         held = {share["name"] for share in service.show("feed")["policy"]["shares"]}
         assert served <= held
-        assert 'pasto_breaker{guardrail="likes",study="feed"} 2.0' in site.get("/metrics").text
+        assert 'pasto_guardrail_state{guardrail="likes",study="feed"} 2.0' in site.get("/metrics").text
         report = site.get("/v1/studies/feed/report").json()
-        assert report["breaker"]["tripped"]["reason"].startswith(
+        assert report["guardrail_monitor"]["tripped"]["reason"].startswith(
             "guardrail monitor: likes fell below its stop level -15%"
         )
         assert "Stopped: guardrail monitor: likes" in site.get("/v1/studies/feed/report?format=text").text
         refused = site.patch("/v1/studies/feed", json={"action": "resume"})
         assert (refused.status_code, "needs a reason" in refused.json()["error"]["message"]) == (400, True)
-        assert service.audit("feed")[-1]["who"] == "breaker"
+        assert service.audit("feed")[-1]["who"] == "guardrail monitor"
         assert until(lambda: any(message["event"] == "trip" for message in heard[0]))
         assert service.replay("feed").identical
         site.patch("/v1/studies/feed", json={"action": "resume", "reason": "repaired"}).raise_for_status()
-        assert until(lambda: client.assign("whoever").arm != "held")
+        assert until(lambda: client.assign("whoever").arm != "paused")
         crowd.round(harm=0.0)
         assert service.show("feed")["state"] == "learning"
 

@@ -110,9 +110,9 @@ class PublishedPolicy:
     def from_text(cls, text: str | bytes, checksum: str | None = None) -> PublishedPolicy:
         """Read and check a document; a given checksum must be that of the text.
 
-        >>> PublishedPolicy.from_text('{"format": 2}')
+        >>> PublishedPolicy.from_text('{"format": 3}')
         Traceback (most recent call last):
-        pasto_sdk.errors.PolicyError: format is 2 and only 1 can be read here; upgrade pasto to read a newer one
+        pasto_sdk.errors.PolicyError: format is 3 and only 1 and 2 can be read here; upgrade pasto to read a newer one
         """
         return cls._of(read_policy(text, checksum))
 

@@ -19,12 +19,15 @@ Value = float | int | str | bool
 BUCKET_TOTAL = 2**53
 """Sum of all bucket widths; every integer up to it is exact in a double, in every language."""
 
-ARMS = ("control", "learner", "outside", "single", "blend", "held")
+ARMS = ("control", "learner", "not_enrolled", "best_single", "blend", "paused")
 """Arms of the traffic.
 
-control: held on the baseline for comparison; learner: drawn by what is being learned; outside: not part of the
-exploration; single and blend: the two answers being confirmed; held: everything stands still.
+control: the baseline, for comparison; learner: the policy that the learner proposes; not_enrolled: units that take no
+part in the exploration; best_single and blend: the answers that are confirmed; paused: all units of a paused study.
 """
+
+RENAMED_ARMS = MappingProxyType({"outside": "not_enrolled", "single": "best_single", "held": "paused"})
+"""Arms by their names in format 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,11 @@ class Bucket:
     """width / BUCKET_TOTAL, exact: the probability of this arm and candidate together."""
 
 
-FORMAT = 1
+FORMAT = 2
+"""Format of the documents that are written; format 1 is read too, and has other names of arms."""
+
+RESERVED_FIELDS = ("enrolment", "audience", "layer", "segments")
+"""Fields of later features. A reader that cannot apply one rejects the document: units would be drawn wrongly."""
 
 _OWN_CHECKSUM = re.compile(rb',"sha256":"([0-9a-f]{64})"\}\Z')
 
@@ -95,12 +102,9 @@ def read_policy(text: str | bytes, checksum: str | None = None) -> PolicyDocumen
     fields = _mapping(_parse(decoded), "the policy")
     if own is None and "sha256" in fields:
         raise PolicyError("sha256 must be the policy's last field, as published; pass the document on unchanged")
-    if (format_ := _get(fields, "format", "format")) is True or format_ != FORMAT or not isinstance(format_, int):
-        raise PolicyError(
-            f"format is {format_!r} and only {FORMAT} can be read here; upgrade pasto to read a newer one"
-        )
+    arms = _arms(fields)
     candidates = _candidates(_list(fields, "candidates"))
-    cells = _cells(_list(fields, "cells"), candidates)
+    cells = _cells(_list(fields, "cells"), candidates, arms)
     baseline = _whole(fields, "baseline")
     if baseline not in candidates:
         raise PolicyError(f"baseline is {baseline}, which is not among the candidates")
@@ -134,6 +138,30 @@ def write_policy(fields: Mapping[str, object]) -> str:
     return f'{text[:-1]},"sha256":"{sha256(text.encode()).hexdigest()}"}}'
 
 
+def current_arm(name: str) -> str:
+    """Return the present name of an arm that a document of format 1, or data of that time, may name.
+
+    >>> current_arm("held"), current_arm("learner")
+    ('paused', 'learner')
+    """
+    return RENAMED_ARMS.get(name, name)
+
+
+def upgrade_policy(text: str) -> str:
+    """Return a policy of format 1 as the present format writes it; any other policy stays as it is.
+
+    >>> upgrade_policy('{"format":1,"cells":[{"arm":"held","candidate":0,"until":9}]}')[:56]
+    '{"format":2,"cells":[{"arm":"paused","candidate":0,"unti'
+    """
+    fields = json.loads(text)
+    if fields["format"] != 1:
+        return text
+    fields.pop("sha256", None)
+    fields["format"] = FORMAT
+    fields["cells"] = [{**cell, "arm": current_arm(cell["arm"])} for cell in fields["cells"]]
+    return write_policy(fields)
+
+
 def has_checksum(text: bytes) -> bool:
     """Return whether a document carries its own checksum, which `read_policy` verifies.
 
@@ -143,13 +171,20 @@ def has_checksum(text: bytes) -> bool:
     return _OWN_CHECKSUM.search(text) is not None
 
 
-def remove_checksum(text: str) -> str:
-    """Return a document without its own checksum, as releases before the field wrote it.
-
-    >>> remove_checksum(write_policy({"format": 1}))
-    '{"format":1}'
-    """
-    return _OWN_CHECKSUM.sub(b"}", text.encode()).decode()
+def _arms(fields: dict[str, Any]) -> Mapping[str, str]:
+    """Check the format, and return the present name of each arm that it allows."""
+    format_ = _get(fields, "format", "format")
+    if isinstance(format_, bool) or format_ not in (1, FORMAT) or not isinstance(format_, int):
+        raise PolicyError(
+            f"format is {format_!r} and only 1 and {FORMAT} can be read here; upgrade pasto to read a newer one"
+        )
+    if format_ == 1:
+        former = {arm: name for name, arm in RENAMED_ARMS.items()}
+        return {former.get(arm, arm): arm for arm in ARMS}
+    for field in RESERVED_FIELDS:
+        if fields.get(field) is not None:
+            raise PolicyError(f"the policy has {field}, which this client cannot apply; upgrade pasto-sdk")
+    return {arm: arm for arm in ARMS}
 
 
 def _parse(text: str) -> object:
@@ -198,7 +233,7 @@ def _check_value(parameter: str, value: object, where: str) -> None:
         raise PolicyError(f"{where}[{parameter!r}] is {value!r}; a value is a finite number, a string or a bool")
 
 
-def _cells(listed: list[object], candidates: Candidates) -> tuple[Bucket, ...]:
+def _cells(listed: list[object], candidates: Candidates, arms: Mapping[str, str]) -> tuple[Bucket, ...]:
     cells: list[Bucket] = []
     last = 0
     pairs: set[tuple[str, int]] = set()
@@ -209,8 +244,9 @@ def _cells(listed: list[object], candidates: Candidates) -> tuple[Bucket, ...]:
         arm = _word(fields, "arm", where)
         candidate = _whole(fields, "candidate", where)
         until = _whole(fields, "until", where)
-        if arm not in ARMS:
-            raise PolicyError(f"{where}.arm is {arm!r}; the arms are {', '.join(ARMS)}")
+        if arm not in arms:
+            raise PolicyError(f"{where}.arm is {arm!r}; the arms are {', '.join(arms)}")
+        arm = arms[arm]
         if candidate not in candidates:
             raise PolicyError(f"{where}.candidate is {candidate}, which is not among the candidates")
         if (arm, candidate) in pairs:

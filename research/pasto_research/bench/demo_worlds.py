@@ -166,7 +166,7 @@ def run_seed(truth: KnownMeans, plan: DemoPlan, seed: int) -> SeedResult:
     blend /= blend.sum()
     covered = []
     for lift in lifts:
-        shares = blend if lift.target == ARMS["blend"] else truth.single_shares(names.index(frozen["single"]))
+        shares = blend if lift.target == ARMS["blend"] else truth.single_shares(names.index(frozen["best_single"]))
         true_lift = truth.lift(lift.metric, shares).value
         covered.append((lift.metric, lift.relative.low <= true_lift <= lift.relative.high))
     best = truth.best()

@@ -185,7 +185,7 @@ def _false_alarms(kind: str, guardrails: int, studies: int, control: float | Non
     where = f"{kind}, {guardrails} guardrail{'s' if guardrails > 1 else ''}"
     if control is not None:
         where = f"{kind}, {control:.0%} control"
-    return _row("breaker, false alarms", where, f"{ours.tripped:.1%}", LOW, (name, f"{loose.tripped:.1%}"))
+    return _row("guardrail monitor, false alarms", where, f"{ours.tripped:.1%}", LOW, (name, f"{loose.tripped:.1%}"))
 
 
 def _detection(drop: float, asked: str, where: str, options: dict[str, Any], studies: int) -> Any:
@@ -194,7 +194,7 @@ def _detection(drop: float, asked: str, where: str, options: dict[str, Any], stu
     loose = alarms("normal", studies, drop=drop, **options, test=other)
     mutant = f"{other}, missed {1.0 - loose.tripped:.0%}", f"{loose.rounds:.1f} rounds"
     note = f"missed {1.0 - ours.tripped:.1%} in {options.get('rounds', 100)} rounds"
-    return _row(f"breaker, drop of {drop} sd", where, f"{ours.rounds:.1f} rounds", asked, mutant, note)
+    return _row(f"guardrail monitor, drop of {drop} sd", where, f"{ours.rounds:.1f} rounds", asked, mutant, note)
 
 
 STOP_LEVEL = StopLevel("likes", METRIC, 9.5)

@@ -163,7 +163,7 @@ def _print(screen: Console, result: DemoResult) -> None:
                 ),
             ]
         )
-    if result.single is None:
+    if result.best_single is None:
         rows.insert(1, ["best single", *["the baseline"] * len(metrics)])
     title = "Confirmed on new users: lift over the concurrent control (intervals hold together with 99.9%)"
     print_table(screen, ["", *metrics], rows, title=title, styles=["", "", "bold green" if result.won else "bold red"])

@@ -164,8 +164,8 @@ def as_value(blend: Blend, objective: Objective) -> dict[str, Any]:
         "lifts": dict(blend.lifts),
         "prices": dict(blend.prices),
         "shortfalls": dict(blend.shortfalls),
-        "single": None if blend.best_single is None else blend.names[blend.best_single],
-        "single_value": blend.best_single_value,
+        "best_single": None if blend.best_single is None else blend.names[blend.best_single],
+        "best_single_value": blend.best_single_value,
         "gain": {
             "over": blend.names[gain.candidate],
             "value": gain.value,

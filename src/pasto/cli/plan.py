@@ -125,10 +125,10 @@ def plan(
         "power": power_plan.power,
         "rounds_at_horizon": power_plan.rounds_at_horizon,
         "rounds_at_any_look": power_plan.rounds_at_any_look,
-        "rounds_of_breaker": power_plan.rounds_of_breaker,
+        "rounds_to_guardrail_stop": power_plan.rounds_to_guardrail_stop,
         "at_horizon": power_plan.at_horizon,
         "at_any_look": power_plan.at_any_look,
-        "breaker": power_plan.breaker,
+        "guardrail_monitor": power_plan.guardrail_monitor,
         "error": power_plan.error,
     }
     if figure is not None:
@@ -147,7 +147,7 @@ def plan(
         ["a look after every round", _rounds(power_plan.rounds_at_any_look, max_rounds)],
         [
             "the guardrail monitor, for a drop of this size below its stop level",
-            _rounds(power_plan.rounds_of_breaker, max_rounds),
+            _rounds(power_plan.rounds_to_guardrail_stop, max_rounds),
         ],
     ]
     print_table(screen, ["", "rounds"], rows)

@@ -250,7 +250,7 @@ _action(
             ["--shares"],
             callback=lambda _, __, given: None if given is None else read_shares(given),
             metavar="ARM=SHARE,...",
-            help="Traffic shares of the arms, such as control=0.2,single=0.2,blend=0.6; by default, a third for each.",
+            help="Traffic share of each arm, such as control=0.2,best_single=0.2,blend=0.6; a third each by default.",
         ),
         click.Option(
             ["--days"],
@@ -331,8 +331,8 @@ def _describe_action(line: dict[str, Any]) -> str:
 def read_shares(text: str) -> dict[str, float]:
     """Return the shares of arms that --shares gives.
 
-    >>> read_shares("control=0.2, single=20%, blend=0.6")
-    {'control': 0.2, 'single': 0.2, 'blend': 0.6}
+    >>> read_shares("control=0.2, best_single=20%, blend=0.6")
+    {'control': 0.2, 'best_single': 0.2, 'blend': 0.6}
     """
     shares: dict[str, float] = {}
     for part in text.split(","):
@@ -341,7 +341,7 @@ def read_shares(text: str) -> dict[str, float]:
             shares[arm] = float(share[:-1]) / 100 if share.endswith("%") else float(share)
         except ValueError:
             raise OptionError(
-                f"--shares must have the form control=0.2,single=0.2,blend=0.6, got {part.strip()!r}"
+                f"--shares must have the form control=0.2,best_single=0.2,blend=0.6, got {part.strip()!r}"
             ) from None
     return shares
 
@@ -374,11 +374,11 @@ _RESOLVED = {"learn": "learned as it is at the next close", "discard": "left out
 def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [("objective", document["objective"]), ("candidates", f"{document['candidates']:,}")]
     facts.append(("round", f"{document['round']} under policy {document['version']}"))
-    if tripped := document["breaker"]["tripped"]:
+    if tripped := document["guardrail_monitor"]["tripped"]:
         facts.append(("stopped by", tripped["reason"]))
     facts += [
         ("guardrail monitor", f"{verdict['name']} in the arm {verdict['arm']}: {verdict['state']}")
-        for verdict in document["breaker"]["verdicts"]
+        for verdict in document["guardrail_monitor"]["verdicts"]
         if verdict["state"] != "holds" and not tripped
     ]
     if source := document.get("source_problem"):

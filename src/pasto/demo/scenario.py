@@ -23,7 +23,7 @@ from pasto.service.study_file.spec import build_quantities
 from pasto.sim.application import SIMULATED_USERS, Conditions, KnownMeans, SimulatedApplication, known_means
 from pasto.store import Store
 
-ARMS = {"single": "best single", "blend": "probabilistic"}
+ARMS = {"best_single": "best single", "blend": "probabilistic"}
 """Targets of the confirmed lifts, by arm."""
 
 
@@ -123,7 +123,7 @@ class DemoResult:
     events: int
     shares: Mapping[str, float]
     """Blend by candidate, largest share first."""
-    single: str | None
+    best_single: str | None
     """Best single setting of the confirmation; None if it is the baseline."""
     certificate: Mapping[str, Any] | None
     lifts: tuple[Lift, ...]
@@ -232,7 +232,7 @@ def _result(
     names = application.candidates.names
     shares = _blend_array(application, frozen["probabilities"])
     confirmed_single = any(lift.target == "best single" for lift in lifts)
-    single = names.index(frozen["single"]) if confirmed_single else None
+    single = names.index(frozen["best_single"]) if confirmed_single else None
     best = truth.best()
     ways = (
         ("baseline", names[application.baseline], truth.single_shares(application.baseline)),
@@ -246,7 +246,7 @@ def _result(
         users=users.user_count,
         events=users.event_count,
         shares={names[k]: float(shares[k]) for k in np.argsort(-shares, kind="stable").tolist() if shares[k] > 0},
-        single=None if single is None else names[single],
+        best_single=None if single is None else names[single],
         certificate=frozen["certificate"],
         lifts=lifts,
         standings=tuple(

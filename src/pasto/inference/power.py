@@ -20,7 +20,7 @@ class PowerPlan:
     """(rounds,): the chance that an interval at that round, set beforehand, excludes zero."""
     at_any_look: FloatArray
     """(rounds,): the chance that the sequence has excluded zero by then."""
-    breaker: FloatArray
+    guardrail_monitor: FloatArray
     """(rounds,): the chance that the guardrail monitor has tripped by then, if the effect is a drop below its floor."""
     power: float
     error: FloatArray
@@ -37,9 +37,9 @@ class PowerPlan:
         return _first_sufficient(self.at_any_look, self.power)
 
     @property
-    def rounds_of_breaker(self) -> int | None:
+    def rounds_to_guardrail_stop(self) -> int | None:
         """The same for the guardrail monitor."""
-        return _first_sufficient(self.breaker, self.power)
+        return _first_sufficient(self.guardrail_monitor, self.power)
 
 
 def plan_power(
@@ -87,7 +87,7 @@ def plan_power(
     return PowerPlan(
         at_horizon=np.asarray((np.abs(z_scores) > reach_at_horizon(error)).mean(axis=0)),
         at_any_look=np.asarray(np.maximum.accumulate(crossed, axis=-1).mean(axis=0)),
-        breaker=np.asarray(np.maximum.accumulate(evidence >= -np.log(error), axis=-1).mean(axis=0)),
+        guardrail_monitor=np.asarray(np.maximum.accumulate(evidence >= -np.log(error), axis=-1).mean(axis=0)),
         power=power,
         error=np.asarray(np.sqrt(variance / looks)),
     )

@@ -28,7 +28,7 @@ ARM_WEIGHT = 0.75
 """Weight of the arms in the average; cells have the rest."""
 MAX_FALSE_ALARM_RATE = 4e-3
 """The largest chance of a false alarm over a whole study: 1 in 1,000 by cells, 3 in 1,000 by arms."""
-BASELINE_ARMS = ("control", "outside", "held")
+BASELINE_ARMS = ("control", "not_enrolled", "paused")
 """Arms that serve the baseline: they have one cell, and other arms are compared with them."""
 
 
@@ -95,7 +95,7 @@ def arm_groups(keys: Sequence[CellKey]) -> NDArray[np.bool_]:
     They are each arm that does not serve the baseline and, if there are several, all of these. A group that is
     everything cannot be compared, and is left out.
 
-    >>> arm_groups([("blend", 0), ("blend", 1), ("control", 0), ("single", 1)]).astype(int).tolist()
+    >>> arm_groups([("blend", 0), ("blend", 1), ("control", 0), ("best_single", 1)]).astype(int).tolist()
     [[1, 1, 0, 0], [0, 0, 0, 1], [1, 1, 0, 1]]
     """
     names = np.array([arm for arm, _ in keys])

@@ -27,7 +27,7 @@ def draw_plan(plan: PowerPlan) -> Figure:
     for chances, name, colour in (
         (plan.at_horizon, "one look, set beforehand", COLOURS[0]),
         (plan.at_any_look, "looking after every round", COLOURS[1]),
-        (plan.breaker, "guardrail monitor, for a drop of this size", COLOURS[2]),
+        (plan.guardrail_monitor, "guardrail monitor, for a drop of this size", COLOURS[2]),
     ):
         draw_curve(axes, rounds, 100.0 * chances, name=name, colour=colour)
     draw_level(axes, 100.0 * plan.power, f"asked for, {plan.power:.0%}", right=False)

@@ -83,8 +83,8 @@ class BlendRecord:
     prices: Mapping[str, float | None]
     feasible: bool
     shortfalls: Mapping[str, float | None]
-    single: str | None
-    single_value: float | None
+    best_single: str | None
+    best_single_value: float | None
     gain: GainRecord
     certificate: CertificateRecord | None = None
     outlook: OutlookRecord | None = None
@@ -238,7 +238,7 @@ class ClosedRoundRecord:
     held: tuple[int, ...]
     units: int
     interim_units: int | None
-    breaker: tuple[ArmVerdictRecord, ...]
+    verdicts: tuple[ArmVerdictRecord, ...]
     problems: tuple[str, ...]
     high_water: int
     learner_checksum: str | None
@@ -284,7 +284,7 @@ class Report:
     accounting: AccountingReport | None = None
     learning: LearningReport | None = None
     confirmation: ConfirmationReport | None = None
-    breaker: MonitorReport = MonitorReport()
+    guardrail_monitor: MonitorReport = MonitorReport()
     guardrails: tuple[GuardrailReport, ...] = ()
     prices: tuple[PriceReport, ...] = ()
     trade_off: TradeoffReport | None = None

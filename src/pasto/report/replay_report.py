@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-ExceptionKind = Literal["deleted_units", "deleted_events", "own_tables", "covariates", "breaker"]
+ExceptionKind = Literal["deleted_units", "deleted_events", "own_tables", "covariates", "guardrail_monitor"]
 """Reason why rounds are taken as recorded instead of being measured again."""
 
 _SENTENCES: Mapping[ExceptionKind, str] = {
@@ -15,7 +15,7 @@ _SENTENCES: Mapping[ExceptionKind, str] = {
     "deleted_events": "except rounds {rounds}, whose events are deleted, taken as recorded",
     "own_tables": "except rounds {rounds}, which were measured in other tables, taken as recorded",
     "covariates": "except covariates in rounds {rounds}, whose past is deleted, taken as recorded",
-    "breaker": (
+    "guardrail_monitor": (
         "except the guardrail monitor's verdicts after rounds {rounds}, judged in an earlier way, taken as recorded"
     ),
 }

@@ -76,8 +76,8 @@ def _sections(report: Report) -> Iterator[ReportSection]:
     yield _opening_section(report)
     if report.source_problem is not None:
         yield _source_section(report.source_problem)
-    if report.breaker.tripped is not None:
-        yield ReportSection("Guardrail monitor", (f"Stopped: {report.breaker.tripped.reason}", _REARM_TEXT))
+    if report.guardrail_monitor.tripped is not None:
+        yield ReportSection("Guardrail monitor", (f"Stopped: {report.guardrail_monitor.tripped.reason}", _REARM_TEXT))
     if report.held:
         yield _held_section(report.held)
     if report.confirmation is not None and report.confirmation.lifts:

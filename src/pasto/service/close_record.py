@@ -10,7 +10,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ from pasto.inference.round_data import CellMoments, CellTable, join_cells
 from pasto.inference.sender_departure import Departure, SenderEvidence
 from pasto.metrics import Moments
 from pasto.service.study_state import ArmVerdict
+from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 
-FORMAT = 2
+FORMAT = 3
 """Format of the JSON that is written; records without a number have format 1."""
 MIN_PACKED_NUMBERS = 500
 """Numbers of a round from which on its cells are packed."""
@@ -296,8 +297,10 @@ class CloseRecord:
     def from_text(cls, text: str) -> CloseRecord:
         """Decode a record that any release wrote."""
         document = json.loads(text)
-        if document.get("format", 1) == 1:
+        if (format_ := document.get("format", 1)) == 1:
             document = _upgrade_format_1(document)
+        if format_ < 3:
+            document = _upgrade_format_2(document)
         look, senders, verdicts = document.get("look"), document.get("senders"), document.get("verdicts")
         return cls(
             state=document["state"],
@@ -339,6 +342,51 @@ def _upgrade_cells(document: CellDocument) -> CellDocument:
     if not isinstance(document, Mapping):
         return document
     return {("totals" if name == "whole" else name): part for name, part in document.items()}
+
+
+def _upgrade_format_2(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document of format 2 with the present names of arms."""
+    upgraded = dict(document)
+    for kind in ("rounds", "corrected"):
+        if kind in upgraded:
+            upgraded[kind] = [{**entry, "cells": _rename_arms(entry["cells"])} for entry in upgraded[kind]]
+    if "look" in upgraded:
+        upgraded["look"] = {**upgraded["look"], "cells": _rename_arms(upgraded["look"]["cells"])}
+    if upgraded.get("verdicts") is not None:
+        upgraded["verdicts"] = [{**verdict, "arm": current_arm(verdict["arm"])} for verdict in upgraded["verdicts"]]
+    if (split := upgraded["next_phase"].get("split")) is not None:
+        split = {current_arm(arm): share for arm, share in split.items()}
+        upgraded["next_phase"] = {**upgraded["next_phase"], "split": split}
+    if "senders" in upgraded:
+        groups = {
+            kind: {name: _rename_sender_arms(totals) for name, totals in senders.items()}
+            for kind, senders in upgraded["senders"]["groups"].items()
+        }
+        upgraded["senders"] = {**upgraded["senders"], "groups": groups}
+    return upgraded
+
+
+def _rename_arms(document: CellDocument) -> CellDocument:
+    """Return cells with the present names of arms, sorted by them as an engine sorts what it measures."""
+    arms = document["names"] if isinstance(document, Mapping) else [cell["arm"] for cell in document]
+    if RENAMED_ARMS.keys().isdisjoint(arms):
+        return document
+    cells = [replace(cell, arm=current_arm(cell.arm)) for cell in StoredCells(document).moments()]
+    return StoredCells.from_moments(sorted(cells, key=lambda cell: (cell.arm, cell.candidate))).document
+
+
+def _rename_sender_arms(totals: Mapping[str, Any]) -> dict[str, Any]:
+    evidence = totals["evidence"]
+    departure = evidence["departure"]
+    if departure is not None and departure["cell"] is not None:
+        departure = {**departure, "cell": _rename_cell(departure["cell"])}
+    cells = [_rename_cell(cell) for cell in evidence["cells"]]
+    return {**totals, "evidence": {**evidence, "cells": cells, "departure": departure}}
+
+
+def _rename_cell(cell: Sequence[Any]) -> list[Any]:
+    arm, candidate = cell
+    return [current_arm(arm), candidate]
 
 
 def _write_round(entry: RecordedRound) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pasto_sdk.policy_document import current_arm
+
 FORMAT = 2
 
 
@@ -46,7 +48,7 @@ class PolicyCounts:
         """
         lines, arms = written
         logged, excluded, numbered = (Counter({line[0]: line[place] for line in lines}) for place in (1, 2, 3))
-        return cls(logged, excluded, numbered, Counter(arms))
+        return cls(logged, excluded, numbered, Counter({current_arm(arm): count for arm, count in arms.items()}))
 
 
 @dataclass(slots=True)
@@ -135,7 +137,10 @@ class EventCounts:
             {name: SenderStream(*counts) for name, counts in plain["senders"].items()},
             {name: (counts[0], counts[1]) for name, counts in plain["by_key"].items()},
             {name: (counts[0], counts[1]) for name, counts in plain["by_source"].items()},
-            {round: Counter({(kind, arm): count for kind, arm, count in counts}) for round, counts in plain["late"]},
+            {
+                round: Counter({(kind, current_arm(arm)): count for kind, arm, count in counts})
+                for round, counts in plain["late"]
+            },
             Counter(dict(plain["clipped"])),
             {round: Counter(dict(counts)) for round, counts in plain["correctable"]},
         )

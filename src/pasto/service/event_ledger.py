@@ -28,6 +28,7 @@ from pasto.service.event_counts import EventCounts, PolicyCounts, SenderStream
 from pasto.service.rejections import read_rejected_events
 from pasto.store import RejectedPositions, Store
 from pasto.store.statements import LAST_SEQUENCE
+from pasto_sdk.policy_document import current_arm
 
 MAX_SENDER_LINES = 20
 """Senders that have a line of their own; the rest are summed."""
@@ -235,7 +236,7 @@ class EventLedger:
         _count_senders(counts, by_sender)
         for version, kind, arm, count in late:
             counter = counts.late.setdefault(version, Counter())
-            counter[("metrics" if kind else "exposures"), arm or "none"] += count
+            counter[("metrics" if kind else "exposures"), current_arm(arm or "none")] += count
 
     def _late(self, connection: Any, marks: Mapping[int, int], since: int, until: int) -> list[tuple[Any, ...]]:
         """Count the events of a span that came after the measurement of their round."""
@@ -320,7 +321,7 @@ def _count(counts: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
             policy_counts.logged[candidate] += count
             policy_counts.excluded[candidate] += count if excluded else 0
             policy_counts.numbered[candidate] += count if numbered else 0
-            policy_counts.arms[arm or "none"] += count
+            policy_counts.arms[current_arm(arm or "none")] += count
 
 
 def _follow(counts: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:

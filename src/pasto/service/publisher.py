@@ -83,10 +83,10 @@ def read_frozen_blend(
     certified = blend.certificate is not None and blend.certificate.certified
     total = math.fsum(blend.probabilities[k] for k in blend.support)
     parts = tuple((k, blend.probabilities[k] / total) for k in blend.support)
-    single = None if blend.best_single == baseline else blend.best_single
-    arms = ("control", "blend") if single is None else ("control", "single", "blend")
+    best_single = None if blend.best_single == baseline else blend.best_single
+    arms = ("control", "blend") if best_single is None else ("control", "best_single", "blend")
     shares = {arm: 1.0 / len(arms) for arm in arms} if split is None else _read_split(split, arms)
-    return FrozenBlend(parts, single, certified, shares, blend_document(blend))
+    return FrozenBlend(parts, best_single, certified, shares, blend_document(blend))
 
 
 def hold_policy(study: Study) -> FrozenBlend | None:
@@ -104,12 +104,14 @@ def _learning(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: s
     control, rest = spec.traffic.control, 1.0 - spec.traffic.control
     explore, baseline = spec.traffic.explore, _baseline(study)
     learner = [("learner", k, rest * explore * share) for k, share in enumerate(study.policy.probabilities)]
-    return _normalize([("control", baseline, control), *learner, ("outside", baseline, rest * (1.0 - explore))])
+    return _normalize([("control", baseline, control), *learner, ("not_enrolled", baseline, rest * (1.0 - explore))])
 
 
 def _confirming(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
     assert frozen is not None  # noqa: S101 -- a study is confirmed with the answer it froze
-    single = [] if frozen.single is None else [("single", frozen.single, frozen.split.get("single", 0.0))]
+    single = []
+    if frozen.best_single is not None:
+        single = [("best_single", frozen.best_single, frozen.split.get("best_single", 0.0))]
     blend = [("blend", k, share * frozen.split["blend"]) for k, share in frozen.blend]
     return _normalize([("control", _baseline(study), frozen.split["control"]), *single, *blend])
 
@@ -123,8 +125,8 @@ def _deployed(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: s
 
 def _paused(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
     if hold == "blend" and frozen is not None and frozen.certified:
-        return _normalize([("held", k, share) for k, share in frozen.blend])
-    return [("held", _baseline(study), 1.0)]
+        return _normalize([("paused", k, share) for k, share in frozen.blend])
+    return [("paused", _baseline(study), 1.0)]
 
 
 _ARMS: dict[str, Callable[[StudySpec, Study, FrozenBlend | None, str], Shares]] = {

@@ -11,7 +11,7 @@ from typing import Any
 from pasto.inference.round_data import CellKey, CellTable, MeasuredRound
 from pasto.service.close_record import CloseRecord
 from pasto.store import CloseRow, Store
-from pasto_sdk.policy_document import BUCKET_TOTAL
+from pasto_sdk.policy_document import BUCKET_TOTAL, current_arm
 
 PAGE_CLOSES = 20
 """Closes that are read at a time: each holds all measurements of its rounds."""
@@ -126,7 +126,7 @@ def shares(document: Mapping[str, Any]) -> dict[CellKey, float]:
     totals: dict[CellKey, float] = {}
     before = 0
     for cell in document["cells"]:
-        key, until = (cell["arm"], cell["candidate"]), cell["until"]
+        key, until = (current_arm(cell["arm"]), cell["candidate"]), cell["until"]
         share = (until - before) / BUCKET_TOTAL
         totals[key] = totals[key] + share if key in totals else share
         before = until

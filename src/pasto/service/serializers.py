@@ -34,6 +34,7 @@ def study_overview(snapshot: StudySnapshot, now: float) -> dict[str, Any]:
     """Return the full description of a study."""
     row, spec = snapshot.row, snapshot.spec
     details = StudyState.from_text(row.details)
+    monitor = details.guardrail_monitor
     every = spec.rounds.every if row.state == "learning" else None
     found = {
         **study_summary(snapshot),
@@ -48,7 +49,10 @@ def study_overview(snapshot: StudySnapshot, now: float) -> dict[str, Any]:
         "maturing_rounds": [one.round for one in details.waiting],
         "held": describe_held_rounds(details),
         "paused_from": details.paused_from,
-        "breaker": {"verdicts": [asdict(one) for one in details.breaker.verdicts], "tripped": details.breaker.tripped},
+        "guardrail_monitor": {
+            "verdicts": [asdict(verdict) for verdict in monitor.verdicts],
+            "tripped": monitor.tripped,
+        },
         "actions": list(allowed(row.state)),
         "warnings": list(spec.warnings),
         "document": spec.document,
@@ -74,7 +78,7 @@ def close_summary(close: CloseRow) -> dict[str, Any]:
         "held": [entry.round for entry in record.held],
         "units": sum(entry.cells.count_units() for entry in record.rounds),
         "interim_units": None if record.look is None else record.look.cells.count_units(),
-        "breaker": [asdict(verdict) for verdict in record.verdicts or ()],
+        "verdicts": [asdict(verdict) for verdict in record.verdicts or ()],
         "problems": list(record.problems),
         "high_water": close.high_water,
         "learner_checksum": close.learner_checksum,

@@ -204,13 +204,17 @@ class Service:
     def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
         """Start, pause, resume, confirm, deploy or archive a study; LifecycleError lists the possible actions.
 
-        Deploying needs a confirmation that showed the goal to improve and every hard guardrail to be clear of its
-        floor; the reply has the verdict under `confirmation`. Options: `without_confirmation=True`, with a reason,
-        deploys without that, from learning or from an inconclusive or failed confirmation; `shares={"control": ...,
-        "single": ..., "blend": ...}` parts the traffic of a confirmation, which is in thirds otherwise; `days=14`, or
-        `until` a moment (ISO 8601, or seconds since 1970), sets when it is judged; `hold="baseline"` pauses onto the
-        baseline though there is a certified blend. To
-        resume a study that the guardrail monitor paused needs a reason.
+        Deploying needs a confirmation in which the goal improved and every hard guardrail was clear of its stop level.
+        The reply has the verdict under `confirmation`. Options:
+
+        - `without_confirmation=True`, with a reason, deploys without that: from learning, or from an inconclusive or
+          failed confirmation.
+        - `shares={"control": ..., "best_single": ..., "blend": ...}` divides the traffic of a confirmation; the default
+          is a third each.
+        - `days=14`, or `until` a time (ISO 8601, or seconds since 1970), sets when a confirmation is judged.
+        - `hold="baseline"` serves the baseline in a pause, even if there is a certified blend.
+
+        A study that the guardrail monitor paused needs a reason to be resumed.
         """
         _check_options(action, options)
         check_reason(who, reason)
@@ -219,9 +223,10 @@ class Service:
             details = StudyState.from_text(row.details)
             paused_from = details.paused_from
             skips_confirmation = bool(options.get("without_confirmation"))
-            if action == "resume" and details.breaker.tripped is not None and not reason.strip():
+            if action == "resume" and details.guardrail_monitor.tripped is not None and not reason.strip():
+                tripped = details.guardrail_monitor.tripped
                 raise OptionError(
-                    f"study {name!r} was stopped by its guardrail monitor ({details.breaker.tripped['reason']}); "
+                    f"study {name!r} was stopped by its guardrail monitor ({tripped['reason']}); "
                     "to resume it needs a reason, which the audit log keeps; say why it may be served again"
                 )
             state = target(
@@ -359,10 +364,10 @@ class Service:
         question = WhatIfQuestion(tuple(maximize), tuple(minimize), tuple(keep), tuple(drop), tuple(only))
         return self._reports.answer_what_if(self.policy_cache.reload(name), question)
 
-    def breaker(self, row: StudyRow) -> dict[str, int]:
+    def guardrail_severities(self, row: StudyRow) -> dict[str, int]:
         """Return the state of each guardrail: 0 holds, 1 warning, 2 breach."""
         result = {rail.name: 0 for rail in self.policy_cache.spec(row).guardrails}
-        for verdict in StudyState.from_text(row.details).breaker.verdicts:
+        for verdict in StudyState.from_text(row.details).guardrail_monitor.verdicts:
             result[verdict.name] = max(result.get(verdict.name, 0), SEVERITY[verdict.state])
         return result
 
@@ -512,7 +517,9 @@ class Service:
         lines = [audit_line(at, who, action, reason, detail)]
         if transition.trip is not None:
             trip = escape_control(transition.trip)  # it contains names of metrics, and must be stored
-            lines.append(audit_line(at, "breaker", "trip", trip, {"from": row.state, "to": transition.after.state}))
+            lines.append(
+                audit_line(at, "guardrail monitor", "trip", trip, {"from": row.state, "to": transition.after.state})
+            )
         done = self.store.update_study(
             row,
             transition.after,

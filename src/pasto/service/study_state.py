@@ -10,8 +10,9 @@ from typing import Any
 
 from pasto.records import Blend, Certificate
 from pasto.store import StudyRow
+from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 
-FORMAT = 2
+FORMAT = 3
 """Format of the JSON that is written; texts without a number have format 1."""
 
 
@@ -75,7 +76,7 @@ class FrozenBlend:
 
     blend: tuple[tuple[int, float], ...]
     """Candidates and their probabilities."""
-    single: int | None
+    best_single: int | None
     """The best single candidate; None if it has no arm."""
     certified: bool
     split: Mapping[str, float]
@@ -131,7 +132,7 @@ class StudyState:
     frozen: FrozenBlend | None = None
     horizon: float | None = None
     """Time at which a confirmation is judged, in seconds since 1970; None judges it at any look."""
-    breaker: GuardrailStatus = GuardrailStatus()
+    guardrail_monitor: GuardrailStatus = GuardrailStatus()
     correctable: tuple[CorrectableRound, ...] = ()
     identity: str | None = None
     """Name in the policies' salts and in the archive's folder; None for the name in the study file.
@@ -152,28 +153,44 @@ class StudyState:
     def from_text(cls, text: str) -> StudyState:
         """Decode a state that any release wrote; an empty object is a study without any."""
         saved = json.loads(text)
-        if saved.get("format", 1) == 1:
-            saved["correctable"] = [
-                {("recorded_by" if name == "told" else name): part for name, part in entry.items()}
-                for entry in saved.get("correctable", ())
-            ]
+        if (format_ := saved.get("format", 1)) == 1:
+            saved["correctable"] = [_rename(entry, {"told": "recorded_by"}) for entry in saved.get("correctable", ())]
+        if format_ < 3:
+            saved = _upgrade_format_2(saved)
         frozen = saved.get("frozen")
         if frozen is not None:
             frozen = FrozenBlend(**{**frozen, "blend": tuple((int(k), float(share)) for k, share in frozen["blend"])})
-        status = saved.get("breaker") or {}
+        status = saved.get("guardrail_monitor") or {}
         verdicts = tuple(ArmVerdict(**verdict) for verdict in status.get("verdicts", ()))
         return cls(
             waiting=tuple(map(MaturingRound.from_saved, saved.get("waiting", ()))),
             paused_from=saved.get("paused_from"),
             frozen=frozen,
             horizon=saved.get("horizon"),
-            breaker=GuardrailStatus(**{**status, "verdicts": verdicts}),
+            guardrail_monitor=GuardrailStatus(**{**status, "verdicts": verdicts}),
             correctable=tuple(
                 CorrectableRound(**{**entry, "waiting": MaturingRound.from_saved(entry["waiting"])})
                 for entry in saved["correctable"]
             ),
             identity=saved.get("identity"),
         )
+
+
+def _upgrade_format_2(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state of format 2 with the names of format 3."""
+    upgraded = _rename(saved, {"breaker": "guardrail_monitor"})
+    if (frozen := upgraded.get("frozen")) is not None:
+        frozen = _rename(frozen, {"single": "best_single"})
+        answer = _rename(frozen.get("answer", {}), {"single": "best_single", "single_value": "best_single_value"})
+        upgraded["frozen"] = {**frozen, "split": _rename(frozen["split"], RENAMED_ARMS), "answer": answer}
+    if status := upgraded.get("guardrail_monitor"):
+        verdicts = [{**verdict, "arm": current_arm(verdict["arm"])} for verdict in status.get("verdicts", ())]
+        upgraded["guardrail_monitor"] = {**status, "verdicts": verdicts}
+    return upgraded
+
+
+def _rename(saved: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): part for name, part in saved.items()}
 
 
 def identity_of(row: StudyRow) -> str:
@@ -191,7 +208,7 @@ def blend_document(blend: Blend) -> dict[str, Any]:
     >>> import pasto
     >>> blend = pasto.solve({"x": [2, 0], "y": [-2, 2]}, pasto.maximize("x").keep("y", at_least=0))
     >>> answer = blend_document(blend)
-    >>> answer["probabilities"], answer["prices"], answer["single"]
+    >>> answer["probabilities"], answer["prices"], answer["best_single"]
     ({'0': 0.5, '1': 0.5}, {'y': 0.5}, '1')
     """
     names = blend.names
@@ -203,8 +220,8 @@ def blend_document(blend: Blend) -> dict[str, Any]:
         "prices": blend.prices,
         "feasible": blend.feasible,
         "shortfalls": blend.shortfalls,
-        "single": None if blend.best_single is None else names[blend.best_single],
-        "single_value": blend.best_single_value,
+        "best_single": None if blend.best_single is None else names[blend.best_single],
+        "best_single_value": blend.best_single_value,
         "gain": {**asdict(blend.gain), "candidate": names[blend.gain.candidate]},
         "certificate": None if blend.certificate is None else asdict(blend.certificate),
         "outlook": None,

@@ -231,9 +231,9 @@ def test_a_node_that_has_lost_its_store(site: Site, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_breaker_that_trips(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site.service, "breaker", lambda row: {"like_rate": 1})
+    monkeypatch.setattr(site.service, "guardrail_severities", lambda row: {"like_rate": 1})
     assert looked(site) == set()
-    monkeypatch.setattr(site.service, "breaker", lambda row: {"like_rate": 2})
+    monkeypatch.setattr(site.service, "guardrail_severities", lambda row: {"like_rate": 2})
     assert looked(site) == {"PastoBreakerTripped"}
 
 

@@ -163,7 +163,7 @@ def test_a_parameter_keeps_its_type_when_only_whole_numbers_are_served(serve: Se
     site.client.patch("/v1/studies/ranking", json={"action": "pause", "reason": "to see"}).raise_for_status()
     answer = ask(site, "ranking.weight", {"targetingKey": "ann"})
     assert '"value":2.0' in answer.text
-    assert (answer.json()["reason"], answer.json()["metadata"]["arm"]) == ("DEFAULT", "held")
+    assert (answer.json()["reason"], answer.json()["metadata"]["arm"]) == ("DEFAULT", "paused")
 
 
 def exposures(site: Site) -> int:

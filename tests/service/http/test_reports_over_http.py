@@ -70,4 +70,4 @@ def test_another_question_is_answered(serve: Serve) -> None:
 
 
 def test_prometheus_is_told_of_every_guardrail(site: Site) -> None:
-    assert 'pasto_breaker{guardrail="like_rate",study="feed"} 0.0' in site.client.get("/metrics").text
+    assert 'pasto_guardrail_state{guardrail="like_rate",study="feed"} 0.0' in site.client.get("/metrics").text

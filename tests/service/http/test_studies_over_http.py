@@ -55,7 +55,7 @@ def test_a_life_over_http(serve: Serve) -> None:
     paused = site.client.patch("/v1/studies/feed", json={"action": "pause", "reason": "night", "hold": "baseline"})
     assert paused.json()["state"] == "paused"
     held = site.client.post(ASSIGN, json={"unit": "ann"}).json()
-    assert (held["arm"], held["reason"], held["values"]) == ("held", "DEFAULT", {"like_weight": 1, "share_weight": 1})
+    assert (held["arm"], held["reason"], held["values"]) == ("paused", "DEFAULT", {"like_weight": 1, "share_weight": 1})
     assert site.client.patch("/v1/studies/feed", json={"action": "resume"}).json()["state"] == "learning"
     deploy = {"action": "deploy", "reason": "urgent", "without_confirmation": True}
     refused = site.client.patch("/v1/studies/feed", json=deploy)

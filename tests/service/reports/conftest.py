@@ -61,7 +61,7 @@ class Playground:
             x, y = rng.normal(TRUTH[cell.name], 1.0).tolist()
             if lost is not None and lost(cell.name, number):
                 continue
-            if cell.arm not in ("control", "held"):
+            if cell.arm not in ("control", "paused"):
                 y -= harm
             y *= level
             drawn = {"unit": unit, "version": policy.version, "candidate": cell.name}

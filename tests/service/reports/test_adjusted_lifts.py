@@ -80,7 +80,7 @@ def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Playground) -> Non
     blend = document["blend"]["probabilities"]
     for target, true in (
         ("the blend", sum(share * LIFT[name] for name, share in blend.items())),
-        ("the best single candidate", LIFT[document["blend"]["single"]]),
+        ("the best single candidate", LIFT[document["blend"]["best_single"]]),
     ):
         lift = lift_of(told, target, "x")
         absolute = lift["adjusted"]["absolute"]

@@ -40,15 +40,15 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
     taken = rounds_until_trip(place, harm=6.0, most=6)
     assert taken is not None
     shown = place.service.show("feed")
-    assert (shown["state"], shown["paused_from"], set(shown["policy"]["arms"])) == ("paused", "learning", {"held"})
-    assert shown["breaker"]["tripped"]["reason"].startswith(
+    assert (shown["state"], shown["paused_from"], set(shown["policy"]["arms"])) == ("paused", "learning", {"paused"})
+    assert shown["guardrail_monitor"]["tripped"]["reason"].startswith(
         "guardrail monitor: y fell below its stop level -12% of the control"
     )
-    assert shown["breaker"]["tripped"]["round"] == 4 + taken
-    assert [verdict["state"] for verdict in shown["breaker"]["verdicts"]] == ["breach"]
+    assert shown["guardrail_monitor"]["tripped"]["round"] == 4 + taken
+    assert [verdict["state"] for verdict in shown["guardrail_monitor"]["verdicts"]] == ["breach"]
     line = place.service.audit("feed")[-1]
-    assert (line["who"], line["action"]) == ("breaker", "trip")
-    assert line["reason"] == shown["breaker"]["tripped"]["reason"]
+    assert (line["who"], line["action"]) == ("guardrail monitor", "trip")
+    assert line["reason"] == shown["guardrail_monitor"]["tripped"]["reason"]
     assert [message["event"] for message in place.told][-1] == "trip"
     assert place.service.rounds("feed")[-1]["next_state"] == "paused"
     assert write_record(place.service.replay("feed")) == {
@@ -86,7 +86,7 @@ def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(everywh
     with pytest.raises(OptionError, match=r"stopped by its guardrail monitor .*needs a reason"):
         place.service.change("feed", "resume", who="ann", reason=" ")
     resumed = place.service.change("feed", "resume", who="ann", reason="the ranking was repaired")
-    assert resumed["breaker"] == {"verdicts": [], "tripped": None}
+    assert resumed["guardrail_monitor"] == {"verdicts": [], "tripped": None}
     for _ in range(5):
         place.round()
     assert place.service.show("feed")["state"] == "learning"
@@ -100,7 +100,9 @@ def test_a_warning_comes_before_and_is_told_once(playground: Make) -> None:
     for _ in range(40):
         place.round(users=10, harm=4.0)
         shown = place.service.show("feed")
-        states.append(shown["breaker"]["verdicts"][0]["state"] if shown["breaker"]["verdicts"] else "holds")
+        states.append(
+            shown["guardrail_monitor"]["verdicts"][0]["state"] if shown["guardrail_monitor"]["verdicts"] else "holds"
+        )
         if shown["state"] == "paused":
             break
     assert "warning" in states
@@ -132,7 +134,7 @@ def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make
     shown = place.service.show("feed")
     assert (shown["state"], shown["paused_from"]) == ("paused", "deployed")
     assert [share["name"] for share in shown["policy"]["shares"]] == ["w=1"]
-    assert place.service.audit("feed")[-1]["who"] == "breaker"
+    assert place.service.audit("feed")[-1]["who"] == "guardrail monitor"
     assert place.service.replay("feed").identical
 
 
@@ -143,7 +145,7 @@ def test_a_restart_goes_on_with_the_same_evidence(playground: Make) -> None:
             place.round(users=60, harm=1.5)
             if place is two:
                 place.service = place.node()
-    assert one.service.show("feed")["breaker"] == two.service.show("feed")["breaker"]
+    assert one.service.show("feed")["guardrail_monitor"] == two.service.show("feed")["guardrail_monitor"]
 
 
 def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Make) -> None:
@@ -152,11 +154,11 @@ def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Ma
         place.round(users=60, harm=1.0)
     row = place.row
     details = StudyState.from_text(row.details)
-    older = replace(details, breaker=replace(details.breaker, carried=None))
+    older = replace(details, guardrail_monitor=replace(details.guardrail_monitor, carried=None))
     assert place.store.update_study(row, replace(row, details=older.to_text()))
     place.service.policy_cache.reload("feed")
     place.round(users=60, harm=1.0)
-    carried = StudyState.from_text(place.row.details).breaker.carried
+    carried = StudyState.from_text(place.row.details).guardrail_monitor.carried
     assert carried is not None
     assert carried["monitor"]["held"]["y"]["rounds"] == 5
     assert place.service.replay("feed").identical
@@ -186,7 +188,7 @@ def test_replay_finds_a_breaker_that_was_changed(playground: Make, monkeypatch: 
     assert not found.identical
     assert found.first_difference is not None
     assert found.first_difference.round == close.round
-    assert found.first_difference.what == "breaker"
+    assert found.first_difference.what == "guardrail_monitor"
 
 
 def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(
@@ -213,7 +215,7 @@ def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(
         "identical": True,
         "rounds": tripped,
         "first_difference": None,
-        "except": {"breaker": {"rounds": judged}},
+        "except": {"guardrail_monitor": {"rounds": judged}},
     }
     assert write_record(place.service.replay("feed")) == expected
     place.service.change("feed", "resume", who="ann", reason="mended")
@@ -282,7 +284,7 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
         place.round(hours=2, level=swing(2 * hour))
     shown = place.service.show("feed")
     assert shown["state"] == "learning"
-    verdict = shown["breaker"]["verdicts"][0]
+    verdict = shown["guardrail_monitor"]["verdicts"][0]
     assert (verdict["state"], verdict["judged"]) == ("holds", judged)
     rail = write_record(place.service.report("feed"))["guardrails"][0]
     assert (rail["floor"], rail["judged"], rail["allowed"]) == (9.3, judged, verdict["allowed"])
@@ -305,9 +307,9 @@ def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
         if place.service.show("feed")["state"] == "paused":
             break
     shown = place.service.show("feed")
-    assert (shown["state"], shown["breaker"]["tripped"]["round"]) == ("paused", 12)
+    assert (shown["state"], shown["guardrail_monitor"]["tripped"]["round"]) == ("paused", 12)
     judged = "against the control" if control == "20%" else "over whole days"
-    reason = shown["breaker"]["tripped"]["reason"]
+    reason = shown["guardrail_monitor"]["tripped"]["reason"]
     assert reason.startswith(f"guardrail monitor: y fell below its stop level 9.3 (judged {judged}) in the arm learner")
     assert place.service.replay("feed").identical
 
@@ -319,7 +321,7 @@ def test_after_re_arming_the_level_of_the_control_is_still_known(playground: Mak
     assert place.service.show("feed")["state"] == "paused"
     place.service.change("feed", "resume", who="ann", reason="mended")
     place.round(hours=2)
-    verdict = place.service.show("feed")["breaker"]["verdicts"][0]
+    verdict = place.service.show("feed")["guardrail_monitor"]["verdicts"][0]
     assert (verdict["state"], verdict["p_value"]) == ("holds", 1.0)
     assert -0.12 < verdict["allowed"] < -0.07
     assert rounds_until_trip(place, harm=3.0, most=8) is not None

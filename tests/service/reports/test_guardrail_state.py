@@ -1,4 +1,4 @@
-"""What the breaker carries from close to close: the same verdicts as all rounds together, whatever happens between."""
+"""What the monitor carries from close to close: the same verdicts as all rounds together, whatever happens between."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def said(judged: GuardrailResult) -> list[tuple[str, str, float]]:
 def kept(watch: GuardrailStatus, judged: GuardrailResult) -> GuardrailStatus:
     """The breaker after a close, as the store gives it back."""
     after = after_close(watch, "learning", "learning", judged, None)
-    return StudyState.from_text(StudyState(breaker=after).to_text()).breaker
+    return StudyState.from_text(StudyState(guardrail_monitor=after).to_text()).guardrail_monitor
 
 
 @settings(max_examples=25, deadline=None)
@@ -92,15 +92,15 @@ def test_closes_in_any_manner_say_what_all_rounds_together_say(
 ) -> None:
     rng = np.random.default_rng(seed)
     known: dict[int, tuple[Moments, ...]] = {}
-    breaker, number = GuardrailStatus(), 0
+    monitor, number = GuardrailStatus(), 0
     for count, deed in steps:
         if deed == "re-arm":
-            breaker = rearm(replace(breaker, tripped={"reason": ""}), "paused", "learning", number)
+            monitor = rearm(replace(monitor, tripped={"reason": ""}), "paused", "learning", number)
         if deed == "forget":  # as a study that was closed by an older version
-            breaker = replace(breaker, carried=None)
+            monitor = replace(monitor, carried=None)
             window = 0
-        if deed == "other" and breaker.carried is not None:  # as one whose evidence was gathered in another way
-            breaker = replace(breaker, carried={**breaker.carried, "method": 1})
+        if deed == "other" and monitor.carried is not None:  # as one whose evidence was gathered in another way
+            monitor = replace(monitor, carried={**monitor.carried, "method": 1})
         rounds: Rounds = []
         if deed in ("correct", "other") and window and known:
             again = int(rng.integers(max(1, number - window + 1), number + 1))
@@ -109,17 +109,17 @@ def test_closes_in_any_manner_say_what_all_rounds_together_say(
         before = [judged_round(*one) for one in sorted(known.items())]
         number += count
         first_open = max(1, number - window + 1) if window else None
-        judged = check_guardrails(spec, "learning", breaker, rounds, lambda before=before: before, None, first_open)  # type: ignore[misc]
+        judged = check_guardrails(spec, "learning", monitor, rounds, lambda before=before: before, None, first_open)  # type: ignore[misc]
         known |= dict(rounds)
-        assert said(judged) == told(spec, sorted(known.items()), breaker.since)
-        breaker = kept(breaker, judged)
+        assert said(judged) == told(spec, sorted(known.items()), monitor.since)
+        monitor = kept(monitor, judged)
 
 
 def test_what_is_carried_stays_small(spec: StudySpec) -> None:
-    breaker = GuardrailStatus()
+    monitor = GuardrailStatus()
     for number in range(1, 61):
-        breaker = kept(breaker, check_guardrails(spec, "learning", breaker, [(number, drawn(3, number, 0.0))]))
-    assert len(json.dumps(breaker.carried)) < 12_000
+        monitor = kept(monitor, check_guardrails(spec, "learning", monitor, [(number, drawn(3, number, 0.0))]))
+    assert len(json.dumps(monitor.carried)) < 12_000
 
 
 def test_of_rounds_that_may_be_corrected_only_what_floors_are_about_is_carried() -> None:
@@ -145,11 +145,11 @@ def test_of_rounds_that_may_be_corrected_only_what_floors_are_about_is_carried()
         )
         for number in range(1, 41)
     ]
-    breaker = GuardrailStatus()
+    monitor = GuardrailStatus()
     for one in rounds[:-1]:
-        breaker = kept(breaker, check_guardrails(wide, "learning", breaker, [one], first_open=1))
-    assert len(json.dumps(breaker.carried)) < 39 * 2 * 30 * 30
-    assert said(check_guardrails(wide, "learning", breaker, rounds[-1:], first_open=1)) == told(wide, rounds)
+        monitor = kept(monitor, check_guardrails(wide, "learning", monitor, [one], first_open=1))
+    assert len(json.dumps(monitor.carried)) < 39 * 2 * 30 * 30
+    assert said(check_guardrails(wide, "learning", monitor, rounds[-1:], first_open=1)) == told(wide, rounds)
 
 
 def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: StudySpec) -> None:

@@ -55,7 +55,7 @@ def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Mak
         relative = lift_of(told, "the blend", metric)["relative"]
         assert relative["low"] < true < relative["high"]
         single = lift_of(told, "the best single candidate", metric)["relative"]
-        true = TRUTH[report["blend"]["single"]][place_of] / TRUTH["w=1"][place_of] - 1
+        true = TRUTH[report["blend"]["best_single"]][place_of] / TRUTH["w=1"][place_of] - 1
         assert single["low"] < true < single["high"]
     measured = PolicyCache(place.store).reload("feed").rounds
     assert [one.version for one in measured.rounds] == told["rounds"] == list(range(1, 9))

@@ -83,7 +83,7 @@ const Tradeoff = (() => {
     const shares = Object.entries(blend.probabilities).sort((a, b) => b[1] - a[1]);
     fact("Best blend", shares.slice(0, 6).map(([name, share]) => `${formatPercent(share)} ${name}`).join(" + ") + (shares.length > 6 ? ` + ${shares.length - 6} more` : ""));
     fact(`Its ${told.goal.name}`, formatNumber(blend.y) + told.goal.unit + (told.goal.unit ? " over the baseline" : ""));
-    fact("Best single", blend.single ?? "none meets every limit");
+    fact("Best single", blend.best_single ?? "none meets every limit");
     found.append(list);
   }
 
@@ -102,7 +102,7 @@ const Tradeoff = (() => {
     svg.append(shape("line", { class: "limit", x1: x(rail.at), x2: x(rail.at), y1: TOP, y2: HEIGHT - BOTTOM }));
     for (const point of told.singles.filter((each) => !each.role)) dot(svg, x(point.x), y(point.y), 4, "single", point.name);
     if (told.curve.length > 1) svg.append(shape("polyline", { class: "curve", points: told.curve.map((point) => `${x(point.x)},${y(point.y)}`).join(" ") }));
-    for (const point of told.singles.filter((each) => each.role)) dot(svg, x(point.x), y(point.y), 6, point.role === "single" ? "best" : "baseline", point.name);
+    for (const point of told.singles.filter((each) => each.role)) dot(svg, x(point.x), y(point.y), 6, point.role === "best_single" ? "best" : "baseline", point.name);
     if (told.current) dot(svg, x(told.current.x[told.across]), y(told.current.y), 6, "current", "the blend so far");
     if (blend) dot(svg, x(blend.x[told.across]), y(blend.y), 8, "blend", "the best blend");
     const keys = make("ul", null, { class: "keys" });

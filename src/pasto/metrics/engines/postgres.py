@@ -14,7 +14,7 @@ import numpy as np
 from pasto.metrics.definitions import Column, Condition
 from pasto.metrics.engines.base import Engine, TableEngine
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import MeasureRequest, sender_label
+from pasto.metrics.request import CURRENT_ARM, MeasureRequest, sender_label
 from pasto.metrics.sql import QueryBuilder, Relation, moments_from, sums_query, units_query
 
 PAIRS_AT_ONCE = 1000
@@ -102,10 +102,10 @@ def _statement(request: MeasureRequest, pairs: list[Pair]) -> tuple[str, Paramet
     """Return the query for some of the products, and its bound values; its text holds nothing that a user wrote."""
     span: Parameters = [request.study, request.version, request.after, request.until]
     places = range(len(request.columns))
-    arm = "arm"
+    arm = CURRENT_ARM
     parameters: Parameters = [*span]
     if request.sources is not None:
-        arm = sender_label("chr(31)", "chr(30)", "source = ANY(%s::text[])")
+        arm = sender_label("chr(31)", "chr(30)", "source = ANY(%s::text[])", arm=CURRENT_ARM)
         parameters = [list(request.sources), *span]
     picked = []
     for place, column in enumerate(request.columns):

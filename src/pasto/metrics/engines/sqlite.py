@@ -23,7 +23,7 @@ from pasto.arrays import FloatArray
 from pasto.metrics.definitions import Column, Condition
 from pasto.metrics.engines.base import Engine
 from pasto.metrics.moments import Moments, build_moments
-from pasto.metrics.request import MeasureRequest, sender_label
+from pasto.metrics.request import MeasureRequest, current_label, sender_label
 
 AT_ONCE = 2_000
 """Sequences that are read together: few enough to stay in the processor's own memory."""
@@ -263,9 +263,12 @@ def _population(
     A policy draws the same cell for a unit each time. If it did not, the smallest cell would count, in any order.
     """
     units, codes, candidates, *times = exposed
-    order = sorted(arms, key=arms.__getitem__)
+    names = {code: current_label(name) for code, name in arms.items()}
+    labels = sorted(set(names.values()))
+    rank_by_label = {label: rank for rank, label in enumerate(labels)}
     ranks = np.zeros(max(arms, default=0) + 1, dtype=np.intp)
-    ranks[order] = np.arange(len(order))
+    for code, name in names.items():
+        ranks[code] = rank_by_label[name]
     width = int(candidates.max(initial=0)) + 1
     never = np.iinfo(np.intp).max
     cells = np.full(size, never, dtype=np.intp)
@@ -279,7 +282,7 @@ def _population(
         since = np.full(size, never, dtype=np.intp)
         np.minimum.at(since, units, times[0])
         first_ticks = since[known]
-    return [(arms[order[cell // width]], cell % width) for cell in found.tolist()], owners, places, first_ticks
+    return [(labels[cell // width], cell % width) for cell in found.tolist()], owners, places, first_ticks
 
 
 def _picked(column: Column, pick: ColumnPick, places: Places, first_ticks: Places | None) -> Picked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pasto.metrics.request import MeasureRequest
+from pasto.metrics.request import CURRENT_ARM, MeasureRequest
 from pasto.metrics.sql import JsonFields, QueryBuilder, Relation, Span
 
 
@@ -17,7 +17,8 @@ def event_log_relations(draft: QueryBuilder, request: MeasureRequest, table: str
     study, version = draft.bind(request.study), draft.bind(request.version)
     after, until = draft.bind(request.after), draft.bind(request.until)
     source = draft.table(table)
-    selected = """unit, CASE WHEN kind = 0 THEN arm END AS arm, CASE WHEN kind = 0 THEN candidate END AS candidate,
+    selected = f"""unit, CASE WHEN kind = 0 THEN {CURRENT_ARM} END AS arm,
+            CASE WHEN kind = 0 THEN candidate END AS candidate,
             CASE WHEN kind = 1 THEN name END AS name, fields"""
     span = (
         f"study = {study} AND version = {version} AND sequence > {after} AND sequence <= {until} "

@@ -98,11 +98,11 @@ def collect_gauges(context: Context) -> Iterator[Gauge]:
             yield "pasto_rounds_closed", "Rounds closed so far.", max(0, row.round - 1), row.name
             severities: Mapping[str, int] = {}
             with suppress(Exception):  # an unreadable study is reported by pasto_study_unreadable
-                severities = context.service.breaker(row)
+                severities = context.service.guardrail_severities(row)
             for guardrail, severity in severities.items():
                 labels = {"study": row.name, "guardrail": guardrail}
                 yield (
-                    "pasto_breaker",
+                    "pasto_guardrail_state",
                     "0 if a guardrail holds, 1 at a warning, 2 if it stopped the study.",
                     severity,
                     labels,

@@ -101,8 +101,8 @@ class ReportBuilder:
             history=self._list_closes(snapshot),
             learning=learning,
             confirmation=confirmation,
-            breaker=_monitor_report(snapshot),
-            guardrails=report_guardrails(spec, answer, state.breaker.verdicts),
+            guardrail_monitor=_monitor_report(snapshot),
+            guardrails=report_guardrails(spec, answer, state.guardrail_monitor.verdicts),
             prices=prices,
             trade_off=trade_off,
             spreads=measure_spreads(spec, rounds),
@@ -180,7 +180,7 @@ def _policy_shares(snapshot: StudySnapshot) -> tuple[CandidateShare, ...]:
 
 
 def _monitor_report(snapshot: StudySnapshot) -> MonitorReport:
-    status = snapshot.state.breaker
+    status = snapshot.state.guardrail_monitor
     verdicts = tuple(ArmVerdictRecord(**asdict(verdict)) for verdict in status.verdicts)
     tripped = None if status.tripped is None else msgspec.convert(status.tripped, PauseRecord)
     return MonitorReport(verdicts, tripped)
@@ -235,7 +235,9 @@ def predict_lifts(spec: StudySpec, estimates: CandidateEstimates, frozen: Frozen
     """Return the lifts that the frozen answer is expected to have, by arm and metric."""
     if estimates.baseline is None:
         return {}
-    arms = {"blend": dict(frozen.blend)} | ({} if frozen.single is None else {"single": {frozen.single: 1.0}})
+    arms = {"blend": dict(frozen.blend)}
+    if frozen.best_single is not None:
+        arms["best_single"] = {frozen.best_single: 1.0}
     candidates = range(len(estimates.names))
     lifts: dict[str, dict[str, float]] = {}
     for arm, parts in arms.items():

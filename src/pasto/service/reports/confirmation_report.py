@@ -34,7 +34,7 @@ from pasto.service.rounds.guardrail_check import grows_with_phase
 from pasto.service.study_file import GuardrailSpec, StudySpec
 from pasto.service.study_file.spec import GuardrailLevel, build_quantities
 
-TARGET_BY_ARM = {"blend": BLEND_TARGET, "single": SINGLE_TARGET}
+TARGET_BY_ARM = {"blend": BLEND_TARGET, "best_single": SINGLE_TARGET}
 
 
 def report_confirmation(

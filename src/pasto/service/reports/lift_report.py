@@ -215,7 +215,7 @@ def _list_targets(record: RoundRecord, names: Sequence[str], answer: BlendRecord
         return targets
     place = {name: number for number, name in enumerate(names)}
     measured = {candidate for arm, candidate in record.keys if arm == "learner"}
-    single = None if answer.single is None else place.get(answer.single)
+    single = None if answer.best_single is None else place.get(answer.best_single)
     if single is not None and single in measured:
         targets.append(LiftTarget(SINGLE_TARGET, shares={single: 1.0}))
     shares = {place[name]: share for name, share in answer.probabilities.items() if name in place}

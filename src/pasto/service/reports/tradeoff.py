@@ -129,7 +129,7 @@ def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], acros
         return chart
     best = None if blend is None else blend.best_single
     for k in _select_singles(goal, posterior.baseline, best):
-        role = "baseline" if k == posterior.baseline else "single" if k == best else ""
+        role = "baseline" if k == posterior.baseline else "best_single" if k == best else ""
         x, y = float(guardrail_levels[across][k]), float(goal[k])
         chart["singles"].append({"name": posterior.names[k], "x": x, "y": y, "role": role})
     curve = []

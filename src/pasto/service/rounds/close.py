@@ -160,7 +160,7 @@ def judge_guardrails(
     past: Past = no_past,
 ) -> GuardrailResult:
     """Judge every guardrail on the rounds or the look that the close measured."""
-    status = rearm(state.breaker, row.state, requested.state, row.round)
+    status = rearm(state.guardrail_monitor, row.state, requested.state, row.round)
     return check_guardrails(
         spec,
         row.state,
@@ -192,14 +192,14 @@ def compute_close(
         frozen, policy = publish_next(
             spec, learner, phase, state.frozen, version=row.version + 1, now=now, identity=state.identity
         )
-    status = rearm(state.breaker, row.state, requested.state, row.round)
+    status = rearm(state.guardrail_monitor, row.state, requested.state, row.round)
     tripped = None if trip is None else {"round": row.round, "at": now, "reason": trip}
     next_state = StudyState(
         waiting=inputs.waiting,
         paused_from=row.state if phase.state == "paused" else None,
         frozen=frozen,
         horizon=state.horizon if phase.horizon is None else phase.horizon,
-        breaker=after_close(status, row.state, phase.state, guardrails, tripped),
+        guardrail_monitor=after_close(status, row.state, phase.state, guardrails, tripped),
         correctable=inputs.list_correctable(row.round),
         identity=state.identity,
     )
@@ -361,9 +361,9 @@ def build_transition(
         discarded=tuple(entry.round for entry in inputs.checked.discarded),
         problems=record.problems,
         published=result.policy,
-        guardrails=result.state.breaker,
+        guardrails=result.state.guardrail_monitor,
         look=inputs.look,
-        warned=newly_warned(state.breaker, guardrails.verdicts),
+        warned=newly_warned(state.guardrail_monitor, guardrails.verdicts),
         trip=result.trip,
         newly_departed=inputs.newly_departed,
     )

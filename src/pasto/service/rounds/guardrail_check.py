@@ -32,7 +32,7 @@ CONFIDENCE = 0.95
 WARNING_CONFIDENCE = 0.8
 """Confidence from which on a guardrail has a warning."""
 
-WATCHED_ARMS = {"learning": ("learner",), "confirming": ("blend", "single"), "deployed": ("blend",)}
+WATCHED_ARMS = {"learning": ("learner",), "confirming": ("blend", "best_single"), "deployed": ("blend",)}
 """Arms that the monitor watches, by state."""
 
 GROWING_AGGREGATES = ("sum", "count", "any", "max")

@@ -25,7 +25,7 @@ from pasto.service.rounds.replay_measurement import RoundRemeasurer
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import ArmVerdict, CorrectableRound, MaturingRound, StudyState, identity_of
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
-from pasto_sdk.policy_document import has_checksum, remove_checksum
+from pasto_sdk.policy_document import upgrade_policy
 
 if TYPE_CHECKING:
     from pasto.service.archive import Archive
@@ -120,7 +120,7 @@ class ReplayedStudy:
 
     def _compare(self, close: CloseRow, record: CloseRecord, result: CloseResult) -> None:
         if result.phase != record.next_phase:
-            raise ReplayMismatchError("breaker", record.next_phase.state, result.phase.state)
+            raise ReplayMismatchError("guardrail_monitor", record.next_phase.state, result.phase.state)
         if not result.learner.has_checksum(close.learner_checksum):
             raise ReplayMismatchError("learner", close.learner_checksum, result.learner.checksum)
 
@@ -185,7 +185,7 @@ class RecordedSource:
         if judged.verdicts == record.verdicts:
             return judged
         if record.method == EVIDENCE_VERSION:
-            raise ReplayMismatchError("breaker", _to_json(record.verdicts), _to_json(judged.verdicts))
+            raise ReplayMismatchError("guardrail_monitor", _to_json(record.verdicts), _to_json(judged.verdicts))
         self.differently_judged.append(close.round)
         return replace(judged, verdicts=record.verdicts)
 
@@ -257,8 +257,14 @@ def _compare_policy(close: CloseRow, computed: PolicyRow, published: PolicyRow |
 
 
 def _is_published(computed: str, stored: str) -> bool:
-    """Return whether a document is the stored one; one without a checksum of its own is compared without it."""
-    return stored == (computed if has_checksum(stored.encode()) else remove_checksum(computed))
+    """Return whether a document is the stored one.
+
+    A stored policy of format 1 is compared as the present format writes it, and any other byte for byte.
+    """
+    try:
+        return computed == stored or computed == upgrade_policy(stored)
+    except (KeyError, TypeError, ValueError):  # a damaged text
+        return False
 
 
 def _to_json(verdicts: Sequence[ArmVerdict]) -> str:

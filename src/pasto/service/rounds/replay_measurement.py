@@ -94,7 +94,7 @@ class RoundRemeasurer:
             "deleted_events": self.gone,
             "own_tables": self.elsewhere,
             "covariates": self.remembered,
-            "breaker": judged_otherwise,
+            "guardrail_monitor": judged_otherwise,
         }
         # A corrected round is measured for each of its records; it is listed once.
         return {
