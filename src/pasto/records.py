@@ -47,9 +47,12 @@ class Observation:
     mean: tuple[float, ...]
     """One number a metric, in the objective's order."""
     covariance: tuple[tuple[float, ...], ...] | None = None
-    """The covariance of the mean, not of a unit; None if it was not measured."""
+    """The covariance of the mean, not of a unit; None if it was not measured. With covariates, it has a row and a
+    column for each of them, after the metrics."""
     control: bool = False
     """Units held on the baseline by design, apart from the policy's own draw of it."""
+    covariates: tuple[float, ...] = ()
+    """The means of what the same units did before the round, which takes noise out of the metrics (CUPED)."""
 
 
 @dataclass(frozen=True, slots=True)

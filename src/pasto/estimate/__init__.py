@@ -2,6 +2,7 @@
 
 from pasto.estimate.candidate_model import CandidateModel, ContrastModel, LevelModel
 from pasto.estimate.control_contrast import ContrastPrior, ControlContrasts
+from pasto.estimate.covariate_adjustment import CovariateAdjustment
 from pasto.estimate.gaussian_process import Kernel
 from pasto.estimate.importance_weighting import Sample, add_samples
 from pasto.estimate.posterior import IndependentPosterior, JointPosterior, Posterior, Prior, learn_prior
@@ -13,6 +14,7 @@ __all__ = [
     "ContrastPrior",
     "ControlContrasts",
     "ControlMeans",
+    "CovariateAdjustment",
     "IndependentPosterior",
     "JointPosterior",
     "Kernel",

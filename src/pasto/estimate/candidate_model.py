@@ -141,7 +141,7 @@ class LevelModel:
             reference = _typical_variances(cells, cells.covariances)
         units = self.size(cells).units
         assert units is not None  # noqa: S101 -- `size` has set them
-        statistics = self.statistics.add(cells.candidates, cells.means, units, cells.covariances)
+        statistics = self.statistics.add(cells.candidates, cells.means, units, cells.covariances, cells.explained)
         return replace(self, statistics=statistics, prior=learn_prior(statistics, self.prior), reference=reference)
 
     def fade(self, factor: float) -> LevelModel:
@@ -183,6 +183,14 @@ class LevelModel:
 
     def posterior(self, features: FloatArray | None) -> Posterior:
         """Return independent candidates with correlated metrics or, with kernels, one Gaussian per component."""
+        posterior = self._posterior_of_estimates(features)
+        shared = self.statistics.shared
+        if shared is None or len(self.statistics.units) > MAX_SHARED_CANDIDATES:
+            return posterior
+        return posterior.with_common_error(shared.common_covariance(self.statistics.units))
+
+    def _posterior_of_estimates(self, features: FloatArray | None) -> IndependentPosterior | JointPosterior:
+        """Return the posterior without the error that all candidates have in common."""
         prior = learn_prior(self.statistics) if self.prior is None else self.prior
         if self.kernels is None or features is None:
             return IndependentPosterior.from_statistics(self.statistics, prior)

@@ -68,6 +68,9 @@ class ControlContrasts:
     degrees: float
     """Σ cells − 1 over rounds."""
     rounds: float
+    explained_sums: FloatArray | None = None
+    """(metrics, metrics): Σ n · covariance of one unit that adjustment by covariates has removed, in contrast units.
+    None if no round was adjusted."""
 
     @classmethod
     def empty(cls, percent: NDArray[np.bool_], candidates: int) -> ControlContrasts:
@@ -130,6 +133,10 @@ class ControlContrasts:
             pooled_noise = self.noise_sums / self.units.sum()
             noise = np.where(np.logical_or.outer(~usable, ~usable), np.diag(np.diag(pooled_noise)), noise)
         variances = np.square(factor) * units[:, None] * np.einsum("qii->qi", covariances)
+        explained_sums = self.explained_sums
+        if cells.explained is not None:
+            explained = total * cells.explained * np.outer(factor, factor)
+            explained_sums = explained if explained_sums is None else explained_sums + explained
         information, weighted = self.information.copy(), self.weighted.copy()
         unit_sums, squared, repeats = self.units.copy(), self.squared_units.copy(), self.repeats.copy()
         variance_sums, variance_squares = self.variance_sums.copy(), self.variance_squares.copy()
@@ -157,13 +164,15 @@ class ControlContrasts:
             self.expected_squares + (1.0 - units / total) @ variances,
             self.degrees + len(units) - 1,
             self.rounds + 1.0,
+            explained_sums,
         )
 
     def fade(self, factor: float) -> ControlContrasts:
         """Return the same sums at a fraction of their weight."""
         sums = {name: factor * getattr(self, name) for name in _SUMS}
         sums["squared_units"] = factor**2 * self.squared_units
-        return ControlContrasts(self.percent, **sums)
+        explained_sums = None if self.explained_sums is None else factor * self.explained_sums
+        return ControlContrasts(self.percent, **sums, explained_sums=explained_sums)
 
     def grow(self, count: int) -> ControlContrasts:
         """Return the sums with `count` new, unmeasured candidates at the end."""
@@ -175,7 +184,7 @@ class ControlContrasts:
         sums["repeats"] = np.pad(self.repeats, (0, count))
         sums["variance_sums"] = np.pad(self.variance_sums, ((0, count), (0, 0)))
         sums["variance_squares"] = np.pad(self.variance_squares, ((0, count), (0, 0)))
-        return ControlContrasts(self.percent, **sums)
+        return ControlContrasts(self.percent, **sums, explained_sums=self.explained_sums)
 
     @property
     def measured(self) -> NDArray[np.bool_]:
@@ -262,9 +271,10 @@ class ControlContrasts:
         moved = posterior.transform(np.diag(scale), centring, np.zeros(metrics))
         mixing = moved.mixing
         assert mixing is not None  # noqa: S101
-        # The mean of all units has a variance of its own, the same for every candidate.
+        # The mean of all units has a variance of its own, the same for every candidate. Covariates do not reduce it.
         mean = scale[:, None] * posterior.mean + level[:, None]
-        own = np.linalg.pinv(mixing) @ (np.outer(scale, scale) * self.noise) @ np.linalg.pinv(mixing).T / total
+        noise = self.noise if self.explained_sums is None else self.noise + self.explained_sums / total
+        own = np.linalg.pinv(mixing) @ (np.outer(scale, scale) * noise) @ np.linalg.pinv(mixing).T / total
         covariances = moved.covariances + np.maximum(np.diag(own), 0.0)[:, None, None]
         return JointPosterior(mean, covariances, mixing, moved.shared)
 
@@ -274,7 +284,7 @@ class ControlContrasts:
         for name in _SUMS:
             value = getattr(self, name)
             saved[name] = value.tolist() if isinstance(value, np.ndarray) else value
-        return saved
+        return saved if self.explained_sums is None else {**saved, "explained_sums": self.explained_sums.tolist()}
 
     @classmethod
     def from_saved(cls, saved: dict[str, Any]) -> ControlContrasts:
@@ -283,7 +293,8 @@ class ControlContrasts:
             name: float(saved[name]) if name in ("degrees", "rounds") else np.array(saved[name], dtype=float)
             for name in _SUMS
         }
-        return cls(np.array(saved["percent"], dtype=np.bool_), **sums)
+        explained_sums = np.array(saved["explained_sums"], dtype=float) if "explained_sums" in saved else None
+        return cls(np.array(saved["percent"], dtype=np.bool_), **sums, explained_sums=explained_sums)
 
 
 _SUMS = (

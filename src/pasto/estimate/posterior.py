@@ -93,6 +93,10 @@ class IndependentPosterior:
             shared = np.concatenate([shared, covariance_columns], axis=2)
         return cls((means + origin).T.copy(), covariances, shared)
 
+    def with_common_error(self, covariance: FloatArray) -> IndependentPosterior:
+        """Return the posterior with one more error that is the same for all candidates, (metrics, metrics)."""
+        return replace(self, shared=_append_common(self.shared, covariance, len(self.covariances)))
+
     def take(self, places: NDArray[np.intp]) -> IndependentPosterior:
         """Select candidates."""
         shared = None if self.shared is None else self.shared[places]
@@ -177,6 +181,10 @@ class JointPosterior:
         """
         return replace(self, covariances=self.covariances + self.covariances @ (actual - precision) @ self.covariances)
 
+    def with_common_error(self, covariance: FloatArray) -> JointPosterior:
+        """Return the posterior with one more error that is the same for all candidates, (metrics, metrics)."""
+        return replace(self, shared=_append_common(self.shared, covariance, self.mean.shape[1]))
+
     def transform(self, mixing: FloatArray, candidates: FloatArray, shift: FloatArray) -> JointPosterior:
         """Return the posterior of mixing @ components @ candidatesᵀ + shift.
 
@@ -243,6 +251,12 @@ def _with_shared(noise: FloatArray, loading: FloatArray) -> FloatArray:
     values = np.maximum(values, 1e-300)
     inner = (vectors * ((np.sqrt(1.0 + values) - 1.0) / values)) @ vectors.T
     return np.asarray(noise + np.einsum("kir,rs,ljs,njl->nik", loading, inner, loading, noise, optimize=True))
+
+
+def _append_common(shared: FloatArray | None, covariance: FloatArray, count: int) -> FloatArray:
+    """Return the shared columns (candidates, metrics, rank) and those of an error that all candidates have."""
+    columns = np.tile(symmetric_root(covariance), (count, 1, 1))
+    return columns if shared is None else np.concatenate([shared, columns], axis=2)
 
 
 def symmetric_root(covariance: FloatArray) -> FloatArray:

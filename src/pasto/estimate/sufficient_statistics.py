@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from pasto.arrays import FloatArray
+from pasto.estimate.covariate_adjustment import SharedNoise
 
 SIZE_CLASS_FACTOR = 100.0
 """Factor between the size classes of cells without units; smaller differences are taken for noise."""
@@ -41,6 +42,8 @@ class RoundMeans:
     """(cells, metrics, metrics): of the means."""
     measurements: FloatArray | None = None
     """(cells,): number of measurements without units that each cell averages; None is one each."""
+    explained: FloatArray | None = None
+    """(metrics, metrics): the part of one unit's covariance that adjustment by covariates has removed; None if none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +55,10 @@ class ControlMeans:
     covariance: FloatArray
     """(metrics, metrics)."""
     units: float = 1.0
+
+    def take(self, metrics: int) -> ControlMeans:
+        """Return the first metrics only."""
+        return ControlMeans(self.mean[:metrics], self.covariance[:metrics, :metrics], self.units)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +91,8 @@ class SufficientStatistics:
     """(candidates, metrics): Σ n · (nS)² over those, diagonal entries only."""
     expected_scatter: FloatArray
     """(metrics,): Σ nS over those, diagonal entries only."""
+    shared: SharedNoise | None = None
+    """Noise that the cells of a round share; None if no round was adjusted by covariates."""
 
     @classmethod
     def empty(cls, metrics: int, candidates: int) -> SufficientStatistics:
@@ -103,9 +112,14 @@ class SufficientStatistics:
         )
 
     def add(
-        self, candidates: NDArray[np.intp], means: FloatArray, units: FloatArray, covariances: FloatArray | None
+        self,
+        candidates: NDArray[np.intp],
+        means: FloatArray,
+        units: FloatArray,
+        covariances: FloatArray | None,
+        explained: FloatArray | None = None,
     ) -> SufficientStatistics:
-        """Return the statistics with one more round of cells, (cells, metrics) each."""
+        """Return the statistics with one more round of cells, (cells, metrics) each; `explained` as in `RoundMeans`."""
         origin = means[0] if np.isnan(self.origin).any() else self.origin
         centred = means - origin
         totals = {name: getattr(self, name).copy() for name in _SUMS}
@@ -122,13 +136,17 @@ class SufficientStatistics:
             np.add.at(totals["covariance_sums"], candidates, units[:, None, None] * per_unit)
             np.add.at(totals["variance_squares"], candidates, units[:, None] * np.square(variances))
             totals["expected_scatter"] += variances.sum(axis=0)
-        return SufficientStatistics(origin=origin, **totals)
+        shared = self.shared
+        if explained is not None:
+            shared = (shared or SharedNoise.empty(len(origin), len(self.units))).add(candidates, units, explained)
+        return SufficientStatistics(origin=origin, **totals, shared=shared)
 
     def fade(self, factor: float) -> SufficientStatistics:
         """Return the same statistics at a fraction of their weight."""
         faded = {name: factor * getattr(self, name) for name in _SUMS}
         faded["squared_units"] = factor**2 * self.squared_units
-        return SufficientStatistics(origin=self.origin, **faded)
+        shared = None if self.shared is None else self.shared.fade(factor)
+        return SufficientStatistics(origin=self.origin, **faded, shared=shared)
 
     def grow(self, count: int) -> SufficientStatistics:
         """Return the statistics with `count` new, unmeasured candidates at the end."""
@@ -138,7 +156,8 @@ class SufficientStatistics:
             for name in _SUMS
             if name not in pooled
         }
-        return SufficientStatistics(origin=self.origin, **longer, **pooled)
+        shared = None if self.shared is None else self.shared.grow(count)
+        return SufficientStatistics(origin=self.origin, **longer, **pooled, shared=shared)
 
     @property
     def measured(self) -> NDArray[np.bool_]:
@@ -168,7 +187,8 @@ class SufficientStatistics:
     def unit_covariances(self) -> FloatArray:
         """Return the covariance of one unit of each candidate, (candidates, metrics, metrics).
 
-        Variances are each candidate's own, shrunk toward the pooled one; correlations are the pooled ones.
+        Variances are each candidate's own, shrunk toward the pooled one; correlations are the pooled ones. The noise
+        that cells share is added, except for the error that all candidates have in common.
         """
         pooled = self.pooled_covariance()
         variances = np.diag(pooled)
@@ -183,6 +203,8 @@ class SufficientStatistics:
             covariances = np.where(
                 total > 1e-300, (stated_units * covariances + other_units * self.repeat_covariance()) / total, pooled
             )
+        if self.shared is not None:
+            covariances = covariances + self.shared.unit_covariances(self.units)
         return regularize(covariances)
 
     def repeat_covariance(self) -> FloatArray:
@@ -225,6 +247,8 @@ class SufficientStatistics:
         variances = np.einsum("kii->ki", self.covariance_sums) / divisor[:, None]
         fitted_scatter = fitted @ variances
         expected = self.expected_scatter - fitted_scatter
+        if self.shared is not None:
+            expected = expected + self.shared.expected_scatter(self.units)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(expected > 0.0, np.diag(self._scatter()) / expected, np.nan), degrees
 
@@ -236,13 +260,15 @@ class SufficientStatistics:
     def to_saved(self) -> dict[str, Any]:
         """Return a plain JSON value, bit for bit."""
         origin = None if np.isnan(self.origin).any() else self.origin.tolist()
-        return {"origin": origin, **{name: getattr(self, name).tolist() for name in _SUMS}}
+        saved = {"origin": origin, **{name: getattr(self, name).tolist() for name in _SUMS}}
+        return saved if self.shared is None else {**saved, "shared": self.shared.to_saved()}
 
     @classmethod
     def from_saved(cls, saved: dict[str, Any], metrics: int) -> SufficientStatistics:
         """Return what `to_saved` wrote."""
         origin = np.full(metrics, np.nan) if saved["origin"] is None else np.array(saved["origin"], dtype=float)
-        return cls(origin=origin, **{name: np.array(saved[name], dtype=float) for name in _SUMS})
+        shared = SharedNoise.from_saved(saved["shared"]) if "shared" in saved else None
+        return cls(origin=origin, **{name: np.array(saved[name], dtype=float) for name in _SUMS}, shared=shared)
 
 
 _SUMS = (

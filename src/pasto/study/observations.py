@@ -11,7 +11,7 @@ from pasto.arrays import FloatArray
 from pasto.data_frames import DataTable, read_columns, read_table
 from pasto.errors import MeasurementError
 from pasto.estimate import ControlMeans, Sample
-from pasto.optimize.learners import RoundResult
+from pasto.optimize.learners import RoundCovariates, RoundResult
 from pasto.records import Assignment, Observation, Policy
 from pasto.space import Candidates
 from pasto.study.pending_rounds import Measurement
@@ -70,7 +70,12 @@ def read_identities(assignments: Assignment | str | Sequence[Assignment | str]) 
 
 
 def read_measurements(
-    metrics: Any, standard_errors: Any, units: Any, names: tuple[str, ...], assignments: Sequence[Labels]
+    metrics: Any,
+    standard_errors: Any,
+    units: Any,
+    covariates: Any,
+    names: tuple[str, ...],
+    assignments: Sequence[Labels],
 ) -> list[Measurement]:
     """Return the measurement of each assignment; `names` are the metrics in the objective's order."""
     count = len(assignments)
@@ -84,7 +89,40 @@ def read_measurements(
     counts: list[float | None] = [None] * count
     if units is not None:
         counts = list(read_unit_counts(units, count, assignments).tolist())
-    return [Measurement(*row) for row in zip(values.tolist(), errors, counts, strict=True)]
+    past: list[list[float] | None] = [None] * count
+    if covariates is not None:
+        if standard_errors is not None:
+            raise MeasurementError(
+                "covariates= and standard_errors= were both given, but errors do not state how metrics and covariates "
+                "vary together; leave the errors out, or use observe() with the covariance of both"
+            )
+        past = list(read_covariates(covariates, count, assignments).tolist())
+    return [Measurement(*row) for row in zip(values.tolist(), errors, counts, past, strict=True)]
+
+
+def read_covariates(given: Any, count: int, assignments: Sequence[Labels]) -> FloatArray:
+    """Return (count, covariates) finite numbers; columns that have names are put in the order of their names.
+
+    >>> read_covariates([2.0, 3.0], 2, []).tolist()
+    [[2.0], [3.0]]
+    >>> read_covariates([{"visits": 2, "minutes": 30.5}], 1, []).tolist()
+    [[30.5, 2.0]]
+    """
+    table = read_table(given, MeasurementError)
+    if table is not None:
+        names = sorted(set(table.columns) - set(table.text_columns()))
+    elif isinstance(given, Mapping):
+        names = sorted(given)
+    elif isinstance(given, Sequence) and given and isinstance(given[0], Mapping):
+        names = sorted(given[0])
+    else:
+        shape = np.shape(given)
+        if len(shape) == 1 and shape[0] == count:
+            given = [[value] for value in given]
+        names = [f"covariate {number}" for number in range(np.shape(given)[-1] if np.ndim(given) else 0)]
+    if not names:
+        raise MeasurementError("covariates= has no columns of numbers; give one row of numbers for each assignment")
+    return read_vectors(given, tuple(names), count, "covariates", assignments)
 
 
 def read_observations(
@@ -101,7 +139,7 @@ def read_observations(
             f"the metric {clash[0]!r} is called like a column with another meaning; pass a list of "
             "pasto.Observation instead of a data frame"
         )
-    places = _candidates(table, metrics, candidates)
+    places = read_candidates(table, metrics, candidates)
     own = None if "candidate" in table.columns else table.row_names(None, MeasurementError, apart_from=metrics).column
     allowed = [*metrics, *OBSERVATION_COLUMNS, *([] if own is None else [own])]
     _check_columns(table, allowed, metrics, "the table of observations")
@@ -130,7 +168,7 @@ def read_observations(
     ]
 
 
-def _candidates(table: DataTable, metrics: Sequence[str], candidates: Candidates) -> list[int]:
+def read_candidates(table: DataTable, metrics: Sequence[str], candidates: Candidates) -> list[int]:
     """Return the candidate of each row, named in the column `candidate`, the index or a text column."""
     named = table.columns.get("candidate")
     if named is None:
@@ -240,8 +278,23 @@ def check_observations(observations: Sequence[Observation], metrics: tuple[str, 
         if not 0 < observation.units < float("inf"):
             raise MeasurementError(f"{what} has {observation.units!r} units; leave out candidates that no unit saw")
         read_vectors([list(observation.mean)], metrics, 1, f"the mean of {what}")
+        if observation.covariates:
+            names = tuple(f"covariate {number}" for number in range(len(observation.covariates)))
+            read_vectors([list(observation.covariates)], names, 1, f"the covariates of {what}")
         if observation.covariance is not None:
-            _check_covariance(observation, len(metrics), what)
+            _check_covariance(observation, len(metrics) + len(observation.covariates), what)
+        elif observation.covariates:
+            raise MeasurementError(
+                f"{what} has covariates, and covariance is None; give the covariance of its mean and covariates, with "
+                "the metrics first, or leave the covariates out"
+            )
+    widths = [len(observation.covariates) for observation in observations]
+    if len(set(widths)) > 1:
+        place = next(place for place, width in enumerate(widths) if width != widths[0])
+        raise MeasurementError(
+            f"observation {place} has {widths[place]} covariates, and observation 0 has {widths[0]}; give all "
+            "observations of a round the same ones"
+        )
     learned = [observation.candidate for observation in observations if not observation.control]
     if len(set(learned)) < len(learned):
         twice = next(candidate for candidate in learned if learned.count(candidate) > 1)
@@ -312,9 +365,14 @@ def build_round(observations: Sequence[Observation], policy: Policy) -> RoundRes
             f"candidate {stray} was not served by policy version {policy.version}: its probability is 0"
         )
     units = np.array([observation.units for observation in learning])
-    covariances = None
+    metrics = len(learning[0].mean)
+    control = _control([observation for observation in observations if observation.control])
+    covariances, covariates = None, None
     if all(observation.covariance is not None for observation in learning):
         covariances = np.array([observation.covariance for observation in learning])
+    if learning[0].covariates:
+        means = np.array([observation.covariates for observation in learning], dtype=float)
+        covariates = RoundCovariates(means, covariances, control)
     return RoundResult(
         served=np.array(policy.probabilities),
         sample=Sample(
@@ -323,18 +381,19 @@ def build_round(observations: Sequence[Observation], policy: Policy) -> RoundRes
             probabilities=probabilities,
             shares=units / units.sum(),
         ),
-        covariances=covariances,
+        covariances=None if covariances is None else covariances[:, :metrics, :metrics],
         units=units,
-        control=_control([observation for observation in observations if observation.control]),
+        control=None if control is None else control.take(metrics),
+        covariates=covariates,
     )
 
 
 def _control(observations: Sequence[Observation]) -> ControlMeans | None:
-    """Return the control of a round, pooled by units; None if there is none, or if it has no covariances."""
+    """Return the control of a round with its covariates, pooled by units; None without units or covariances."""
     if not observations or any(observation.covariance is None for observation in observations):
         return None
     units = np.array([observation.units for observation in observations])
     shares = units / units.sum()
-    mean = shares @ np.array([observation.mean for observation in observations])
+    mean = shares @ np.array([(*observation.mean, *observation.covariates) for observation in observations])
     covariance = np.einsum("q,qij->ij", shares**2, np.array([observation.covariance for observation in observations]))
     return ControlMeans(mean, covariance, float(units.sum()))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pasto.arrays import FloatArray
 from pasto.errors import AlreadyAnsweredError, MeasurementError, StateError, UnknownAssignmentError
 from pasto.estimate import ControlMeans, Sample
-from pasto.optimize.learners.base import RoundResult
+from pasto.optimize.learners.base import RoundCovariates, RoundResult
 from pasto.records import Assignment, Policy
 from pasto.space import Candidates
 
@@ -108,11 +108,12 @@ def pad_policy(policy: Policy, candidates: int) -> Policy:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The metrics of one assignment, in the objective's order, with their standard errors and the number of units."""
+    """Measurement of one assignment: its metrics in the objective's order, and what else is known about them."""
 
     metrics: list[float]
     standard_errors: list[float] | None = None
     units: float | None = None
+    covariates: list[float] | None = None
 
 
 @dataclass(slots=True)
@@ -136,13 +137,14 @@ class PendingAssignment:
         metrics, errors, units = (
             (None, None, None) if measured is None else (measured.metrics, measured.standard_errors, measured.units)
         )
-        return [self.candidate, self.propensity, metrics, errors, self.dropped, self.control, units]
+        saved = [self.candidate, self.propensity, metrics, errors, self.dropped, self.control, units]
+        return saved if measured is None or measured.covariates is None else [*saved, measured.covariates]
 
     @classmethod
     def from_saved(cls, saved: Sequence[Any]) -> PendingAssignment:
         """Read what `to_saved` wrote."""
-        candidate, propensity, metrics, errors, dropped, control, units = saved
-        measurement = None if metrics is None else Measurement(metrics, errors, units)
+        candidate, propensity, metrics, errors, dropped, control, units, *covariates = saved
+        measurement = None if metrics is None else Measurement(metrics, errors, units, *covariates)
         return cls(candidate, propensity, measurement, dropped, control)
 
 
@@ -179,6 +181,7 @@ class PendingRound:
             covariances=_covariances(measurements),
             units=_units(measurements) if has_units else None,
             control=_control([measurement for slot, measurement in measured if slot.control], has_units=has_units),
+            covariates=_covariates(measurements),
         )
 
     def to_saved(self) -> dict[str, Any]:
@@ -337,6 +340,19 @@ def _covariances(measurements: list[Measurement]) -> FloatArray | None:
     if any(row is None for row in errors):
         return None
     return np.array([np.diag(np.square(row)) for row in errors if row is not None])
+
+
+def _covariates(measurements: list[Measurement]) -> RoundCovariates | None:
+    """Return the covariates of a round; None unless every measurement has them."""
+    rows = [measurement.covariates for measurement in measurements]
+    if any(row is None for row in rows):
+        return None
+    if len(widths := {len(row) for row in rows if row is not None}) > 1:
+        raise MeasurementError(
+            f"the assignments of a round have {' and '.join(map(str, sorted(widths)))} covariates; give the same ones "
+            "for each"
+        )
+    return RoundCovariates(np.array(rows, dtype=float))
 
 
 def _units(measurements: list[Measurement]) -> FloatArray:

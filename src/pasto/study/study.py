@@ -47,6 +47,7 @@ from pasto.study.state import (
     find_candidate,
     spread_loss_budget,
 )
+from pasto.study.unit_rows import average_units
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -154,6 +155,7 @@ class Study:
         metrics: Any,
         standard_errors: Any = None,
         units: Any = None,
+        covariates: Any = None,
         **renamed: Never,
     ) -> None:
         """Record the metrics of assignments: of all of them, or, if anything is wrong, of none.
@@ -167,6 +169,10 @@ class Study:
         by them. They count only if every assignment of the round has them. Without units, assignments count alike,
         unless their variances are more than ten times apart: they are then taken to be of different size.
 
+        `covariates` are what the units of each assignment did before it, (assignments, covariates) or as `metrics`: the
+        part of the noise that they explain is removed (CUPED). They count only if every assignment of the round has
+        them, and stand in the place of standard errors. Only the learner "thompson" uses them.
+
         A standard error is an estimate: it is pooled with those of other rounds and candidates, so an error of 0 (an
         event that did not happen) is not exact.
         """
@@ -178,7 +184,7 @@ class Study:
             (identity, names[slot.candidate], str(slot.candidate))
             for identity, (_, slot) in zip(identities, slots, strict=True)
         ]
-        measured = read_measurements(metrics, standard_errors, units, self.objective.metrics, labels)
+        measured = read_measurements(metrics, standard_errors, units, covariates, self.objective.metrics, labels)
         if not self.rounds:
             warn_useless_bounds(self.objective, np.array([row.metrics for row in measured]).T, "in this round")
         for row, (_, slot) in zip(measured, slots, strict=True):
@@ -199,9 +205,10 @@ class Study:
 
     def observe(
         self,
-        observations: Sequence[Observation] | IntoDataFrame,
+        observations: Sequence[Observation] | Mapping[str, Any] | IntoDataFrame,
         *,
         standard_errors: IntoDataFrame | None = None,
+        covariates: Sequence[str] = (),
         final: bool = True,
         publish: bool = True,
     ) -> None:
@@ -211,13 +218,21 @@ class Study:
         `version` and `units`, and a column for each metric; `control` marks units of the control. `standard_errors` is
         then a data frame of the same rows and metrics.
 
+        `covariates` names columns with what units did before the round, which takes noise out of the metrics (CUPED).
+        The data frame, or mapping of columns, then has a row for each unit: `version` and `candidate`, the metrics and
+        those columns, and `control` as above. An Observation has its own covariates. Only "thompson" uses them.
+
         Every unit is a draw here: a candidate's share of the round is its units over all units not in control. Evidence
         is weighted by units; covariances are pooled over rounds and candidates. The observations name the policy
         version they were drawn under; each version is observed once. A round that is not `final` may be corrected:
         `rewind` takes it back, and `settle` ends that. With publish=False no policy follows from it.
         """
         metrics = self.objective.metrics
-        rows = read_observations(observations, standard_errors, metrics, self.candidates)
+        rows: Sequence[Observation]
+        if covariates:
+            rows = average_units(observations, standard_errors, metrics, covariates, self.candidates)
+        else:
+            rows = read_observations(observations, standard_errors, metrics, self.candidates)
         check_observations(rows, metrics, len(self.candidates))
         if rows is not observations and not self.rounds:  # a data frame: the service warns when a study is created
             warn_useless_bounds(self.objective, np.array([row.mean for row in rows]).T, "in this round")

@@ -9,7 +9,7 @@ from typing import Any
 
 from pasto.errors import OptionError
 from pasto.optimize.learners.algorithm1 import Algorithm1
-from pasto.optimize.learners.base import Learner, LearningProblem, RoundResult
+from pasto.optimize.learners.base import Learner, LearningProblem, RoundCovariates, RoundResult
 from pasto.optimize.learners.scgd import Scgd
 from pasto.optimize.learners.thompson import Thompson
 
@@ -52,6 +52,7 @@ __all__ = [
     "Algorithm1",
     "Learner",
     "LearningProblem",
+    "RoundCovariates",
     "RoundResult",
     "Scgd",
     "Thompson",

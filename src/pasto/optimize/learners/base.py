@@ -50,6 +50,18 @@ class LearningProblem:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RoundCovariates:
+    """The units' behaviour before a round, which explains a part of their metrics (CUPED)."""
+
+    means: FloatArray
+    """(draws, covariates)."""
+    covariances: FloatArray | None = None
+    """(draws, columns, columns): of each measured mean, metrics first, then covariates; None if not known."""
+    control: ControlMeans | None = None
+    """The control with the columns of metrics and covariates."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RoundResult:
     """One round as a learner reads it: the policy that was served, and the measurements."""
 
@@ -62,6 +74,8 @@ class RoundResult:
     """(draws,): units of each measured mean; None means one each."""
     control: ControlMeans | None = None
     """The measurement of the round's control, if there was one."""
+    covariates: RoundCovariates | None = None
+    """The covariates of the round's units; None if they were not measured."""
 
 
 class Learner(Protocol[State]):

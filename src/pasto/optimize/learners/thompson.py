@@ -13,6 +13,7 @@ from pasto.estimate import (
     CandidateModel,
     ContrastModel,
     ControlContrasts,
+    CovariateAdjustment,
     LevelModel,
     Posterior,
     RoundMeans,
@@ -78,6 +79,8 @@ class ThompsonState:
     """The round in which kernels were fitted last."""
     before: tuple[FloatArray, FloatArray] | None = None
     """The means before the last round, (metrics, candidates), and the metrics' prices, (metrics,)."""
+    adjustment: CovariateAdjustment | None = None
+    """The regression of metrics on covariates; None if no round had covariates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +165,10 @@ class Thompson:
     def learn(self, problem: LearningProblem, state: ThompsonState, round: RoundResult) -> ThompsonState:
         """Add the round to the model, and fit kernels if it is time."""
         model = state.model if self.half_life is None else state.model.fade(0.5 ** (1.0 / self.half_life))
-        cells = _read_cells(problem, round)
+        cells, adjustment = _read_cells(problem, round), state.adjustment
+        if round.covariates is not None:
+            adjustment = adjustment or CovariateAdjustment.empty(cells.means.shape[1])
+            cells, adjustment = adjustment.adjust(cells, problem.shape[0])
         units = model.size(cells).units
         assert units is not None  # noqa: S101 -- `size` has set them
         model = model.add(cells)
@@ -174,7 +180,8 @@ class Thompson:
             mean = self.posterior(problem, state).mean
             before = (mean, price_metrics(problem, mean))
         served = len(round.sample.candidates)
-        return ThompsonState(rounds, model, model.unit_covariance(), float(units[:served].sum()), fitted, before)
+        served_units = float(units[:served].sum())
+        return ThompsonState(rounds, model, model.unit_covariance(), served_units, fitted, before, adjustment)
 
     def posterior(self, problem: LearningProblem, state: ThompsonState) -> Posterior:
         """Return the posterior of the candidates' means."""
@@ -236,6 +243,7 @@ class Thompson:
             "units": state.units,
             "fitted": state.fitted,
             "before": None if state.before is None else [part.tolist() for part in state.before],
+            **({} if state.adjustment is None else {"adjustment": state.adjustment.to_saved()}),
         }
 
     def load(self, problem: LearningProblem, saved: dict[str, Any]) -> ThompsonState:
@@ -251,7 +259,8 @@ class Thompson:
             noise = np.array(saved["noise"], dtype=float)
             before = saved["before"] and tuple(np.array(part, dtype=float) for part in saved["before"])
             rounds, units, fitted = int(saved["rounds"]), float(saved["units"]), int(saved["fitted"])
-            state = ThompsonState(rounds, model, noise, units, fitted, before)
+            adjustment = CovariateAdjustment.from_saved(saved["adjustment"]) if "adjustment" in saved else None
+            state = ThompsonState(rounds, model, noise, units, fitted, before, adjustment)
             shape = np.shape(model.points()[0])
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StateError(f"the saved learner cannot be read: {error!r}") from error
@@ -319,15 +328,19 @@ class Thompson:
 
 
 def _read_cells(problem: LearningProblem, round: RoundResult) -> RoundMeans:
-    """Return the round's cells, with the control as one more cell of the baseline."""
+    """Return the round's cells, with the control as one more cell of the baseline; columns are metrics, covariates."""
     sample, control = round.sample, round.control
-    cells = RoundMeans(sample.candidates, sample.metrics, round.units, round.covariances)
-    if control is None or problem.baseline is None or round.covariances is None:
+    means, covariances = sample.metrics, round.covariances
+    if round.covariates is not None:
+        means = np.concatenate([means, round.covariates.means], axis=1)
+        covariances, control = round.covariates.covariances, round.covariates.control
+    cells = RoundMeans(sample.candidates, means, round.units, covariances)
+    if control is None or problem.baseline is None or covariances is None:
         return cells
     return RoundMeans(
         np.append(sample.candidates, problem.baseline),
-        np.concatenate([sample.metrics, control.mean[None]]),
+        np.concatenate([means, control.mean[None]]),
         None if round.units is None else np.append(round.units, control.units),
-        np.concatenate([round.covariances, control.covariance[None]]),
+        np.concatenate([covariances, control.covariance[None]]),
         None if round.units is not None else np.append(np.ones(len(sample.candidates)), control.units),
     )
