@@ -58,7 +58,7 @@ def replay(browser: httpx.Client, cookie: str) -> int:
 
 def test_a_cookie_replayed_after_the_logout_is_refused(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "data"))
-    key = str(ApiKeys(store).create("ann", ["admin"])["key"])
+    key = str(ApiKeys(store).create("ann", ["admin"]).key)
     store.close()
     with serving(str(tmp_path / "data")) as browser:
         stolen = log_in(browser, key)

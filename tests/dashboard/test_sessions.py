@@ -19,7 +19,7 @@ PAGES = ("/", "/new", "/studies/feed", "/parts/studies", "/studies/feed/series",
 
 def key(application: Application, *scopes: str) -> str:
     """A new key; from the first one on everybody needs one."""
-    return str(application.context.keys.create("ann", scopes)["key"])
+    return str(application.context.keys.create("ann", scopes).key)
 
 
 def log_in(browser: Any, text: str) -> Any:

@@ -189,7 +189,7 @@ def test_the_open_interface_answers_no_page_elsewhere(
 
 def test_a_login_of_the_pages_is_no_key_of_the_interface(service: Service, application: Application) -> None:
     """A browser sends its cookie along by itself, so nothing but the pages, with their tokens, may go by it."""
-    text = application.context.keys.create("ann", ["admin"])["key"]
+    text = application.context.keys.create("ann", ["admin"]).key
     page = ask(application, "GET", "/login")
     token = re.search(r'name="token" value="([0-9a-f]{64})"', page.text)
     assert token is not None

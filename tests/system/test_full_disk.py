@@ -87,7 +87,7 @@ def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> N
     keys = ApiKeys(store)
     admin, leaked = keys.create("ops", ["admin"]), [keys.create(f"leaked {k}", ["read"]) for k in range(3)]
     store.close()
-    served = Served(folder, admin["key"])
+    served = Served(folder, admin.key)
     acknowledged, number = 0, 0
     try:
         served.client.post("/v1/studies", content=EXAMPLE, headers={"content-type": "application/yaml"})
@@ -109,7 +109,7 @@ def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> N
                 assert int(answer.headers["retry-after"]) >= 1
             if turn == 1:  # and a service that starts on a full disk can do the same
                 served.kill()
-                served = Served(folder, admin["key"])
+                served = Served(folder, admin.key)
                 assert served.send(number, 500).status_code == 507
             ready = served.ready(503)
             assert "disk is full" in ready.json()["problems"][0]
@@ -119,10 +119,10 @@ def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> N
             assert (paused.status_code, paused.json()["state"]) == (200, "paused")
             lines = served.client.get("/v1/studies/feed/audit?limit=100").json()["audit"]
             assert (lines[-1]["action"], lines[-1]["reason"]) == ("pause", f"harm {turn}")
-            assert served.client.delete(f"/v1/keys/{leaked[turn]['prefix']}").status_code == 200
+            assert served.client.delete(f"/v1/keys/{leaked[turn].prefix}").status_code == 200
             line = served.client.get("/v1/keys/audit").json()["audit"][-1]
-            assert (line["action"], line["detail"]["prefix"]) == ("key revoked", leaked[turn]["prefix"])
-            stolen = {"authorization": f"Bearer {leaked[turn]['key']}"}
+            assert (line["action"], line["detail"]["prefix"]) == ("key revoked", leaked[turn].prefix)
+            stolen = {"authorization": f"Bearer {leaked[turn].key}"}
             assert served.client.get("/v1/studies", headers=stolen).status_code == 401
             assert served.send(number, 500).status_code == 507, "the reserve is not for events"
             (disk / "ballast").unlink()

@@ -69,7 +69,7 @@ def evaluated(url: str, key: str = "") -> Any:
 def test_the_real_clients_get_what_the_policy_draws(running: ServiceProcess) -> None:
     subprocess.run([program("npm"), "ci", "--ignore-scripts"], cwd=HERE, check=True, timeout=600)
     policy = running.service.policy_cache.current("ranking")
-    key = running.application.context.keys.create("boss", ["evaluate"])["key"]
+    key = running.application.context.keys.create("boss", ["evaluate"]).key
     found = evaluated(running.url, key)
     for unit in UNITS:
         cell = policy.draw(unit)

@@ -185,7 +185,7 @@ def test_it_does_not_listen_beyond_this_machine_without_a_key(tmp_path: Path) ->
     kept = open_store(store)
     keys = ApiKeys(kept)
     gone = keys.create("gone", ["admin"])
-    keys.revoke(gone["prefix"])
+    keys.revoke(gone.prefix)
     with pytest.raises(OptionError, match="the store holds no valid key"):
         check_safe(ApiKeys(kept), Settings(store=store, host="::"))
     keys.create("boss", ["admin"])

@@ -65,7 +65,7 @@ def create(
     if as_json:
         print_json(created)
         return
-    echo(created["key"])
+    echo(created.key)
     echo("save the key now: it cannot be printed again", err=True)
 
 
@@ -81,12 +81,12 @@ def list_keys(store: str, url: str | None, key: str | None, as_json: bool) -> No
         return
     rows = [
         [
-            listed["prefix"],
-            listed["name"],
-            " ".join(listed["scopes"]),
-            format_local_time(listed["created_at"]),
-            "never" if listed["expires_at"] is None else format_local_time(listed["expires_at"]),
-            "" if listed["revoked_at"] is None else format_local_time(listed["revoked_at"]),
+            listed.prefix,
+            listed.name,
+            " ".join(listed.scopes),
+            format_local_time(listed.created_at),
+            "never" if listed.expires_at is None else format_local_time(listed.expires_at),
+            "" if listed.revoked_at is None else format_local_time(listed.revoked_at),
         ]
         for listed in keys
     ]
@@ -145,5 +145,5 @@ def rotate(prefix: str, grace: float, store: str, url: str | None, key: str | No
     if as_json:
         print_json(created)
         return
-    echo(created["key"])
+    echo(created.key)
     echo(f"save the key now: it cannot be printed again; {prefix} works for {format_duration(grace)} more", err=True)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from io import TextIOWrapper
 from textwrap import wrap
 from time import monotonic
@@ -64,11 +65,15 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value; arrays become lists, and NaN and infinity become null."""
+    """Print one JSON value; records become objects, arrays become lists, and NaN and infinity become null."""
     click.echo(escape_json(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)))
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value) or hasattr(value, "__struct_fields__"):
+        from pasto.report.records import write_record
+
+        return write_record(value)
     if hasattr(value, "tolist"):  # of numpy, which need not be loaded to print
         value = value.tolist()
     match value:

@@ -84,9 +84,7 @@ def report(
     if html is not None:
         _write(html, study_report)
     if as_json:
-        from pasto.report.records import write_record
-
-        print_json(write_record(study_report))
+        print_json(study_report)
     elif html is None:
         from pasto.report.text import render_text
 
@@ -96,9 +94,7 @@ def report(
 def _print_what_if(answer: WhatIfAnswer, as_json: bool) -> None:
     """Print the answer to a what-if question as text, or as JSON."""
     if as_json:
-        from pasto.report.records import write_record
-
-        print_json(write_record(answer))
+        print_json(answer)
     else:
         from pasto.report.text import render_what_if
 

@@ -19,7 +19,7 @@ from pasto.cli.study_check import check
 from pasto.errors import InputError, OptionError
 from pasto.report.guardrail_text import verdict_text
 from pasto.report.lift_records import ConfirmationVerdict
-from pasto.report.records import read_record, write_record
+from pasto.report.records import read_record
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
@@ -307,7 +307,7 @@ def replay(name: str, store: str, url: str | None, key: str | None, as_json: boo
     with open_api(store, url, key) as api:
         replayed = api.replay(name)
     if as_json:
-        print_json(write_record(replayed))
+        print_json(replayed)
     elif replayed.identical:
         echo(f"{name}: recomputed from the event log, rounds: {replayed.rounds}; every policy identical")
         for sentence in describe_exceptions(replayed):

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from pasto.report.records import Report, WhatIfAnswer
 from pasto.report.replay_report import ReplayReport
+from pasto.service.api_keys import ApiKeyRecord, NewApiKey
 
 
 class StudyApi(Protocol):
@@ -87,11 +88,11 @@ class StudyApi(Protocol):
 
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
-    ) -> dict[str, Any]:
+    ) -> NewApiKey:
         """Create a key; only this result contains its secret."""
         ...
 
-    def keys(self) -> list[dict[str, Any]]:
+    def keys(self) -> list[ApiKeyRecord]:
         """List all keys without their secrets."""
         ...
 
@@ -99,7 +100,7 @@ class StudyApi(Protocol):
         """Revoke a key."""
         ...
 
-    def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
+    def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> NewApiKey:
         """Create a key's successor; the old key stays valid for `grace` seconds."""
         ...
 

@@ -8,8 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from pasto.errors import OptionError
 from pasto.service.audit_log import audit_line
@@ -29,6 +28,27 @@ UNKNOWN_DIGEST = "0" * 64
 MONTH = 30 * 86400.0
 
 LONGEST = 3650 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeyRecord:
+    """API key without its secret."""
+
+    prefix: str
+    """Public part, by which the key is found."""
+    name: str
+    scopes: tuple[str, ...]
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+    valid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewApiKey(ApiKeyRecord):
+    """New API key with its secret, which no later answer contains."""
+
+    key: str
 
 
 def redact(text: str) -> str:
@@ -58,10 +78,10 @@ class ApiKeys:
     >>> store = open_store("memory:")
     >>> keys = ApiKeys(store)
     >>> made = keys.create("recommender", ["evaluate", "ingest"])
-    >>> key = keys.check(made["key"])
+    >>> key = keys.check(made.key)
     >>> key is not None and key.name
     'recommender'
-    >>> keys.revoke(made["prefix"]), keys.check(made["key"])
+    >>> keys.revoke(made.prefix), keys.check(made.key)
     (True, None)
     >>> store.close()
     """
@@ -99,21 +119,21 @@ class ApiKeys:
         row = self._rows.get(prefix)
         return row if row and _valid(row, self._clock()) else None
 
-    def create(
-        self, name: str, scopes: Iterable[str], *, expires_in: float | None = None, who: str = ""
-    ) -> dict[str, Any]:
-        """Create a key; the result has it under "key", and it cannot be read again. The audit log names `who`."""
+    def create(self, name: str, scopes: Iterable[str], *, expires_in: float | None = None, who: str = "") -> NewApiKey:
+        """Create a key; only the result has its secret. The audit log names `who`."""
         row, text = _make(name, scopes, self._clock(), expires_in)
         detail = {"name": row.name, "prefix": row.prefix, "scopes": row.scopes, "expires_at": row.expires_at}
         self._store.add_key(row, audit=[audit_line(row.created_at, who, "key created", "", detail)])
         self._rows = {**self._rows, row.prefix: row}
-        return {**_shown(row, row.created_at), "key": text}
+        return NewApiKey(row.prefix, row.name, row.scopes, row.created_at, row.expires_at, None, True, text)
 
-    def listed(self) -> list[dict[str, Any]]:
-        """Every key with what it may do and whether it is valid, without what would let anyone use it."""
+    def listed(self) -> list[ApiKeyRecord]:
+        """Return every key without its secret, the oldest first."""
         self.refresh()
         now = self._clock()
-        return [_shown(row, now) for row in sorted(self._rows.values(), key=lambda row: (row.created_at, row.prefix))]
+        return [
+            _describe(row, now) for row in sorted(self._rows.values(), key=lambda row: (row.created_at, row.prefix))
+        ]
 
     def revoke(self, prefix: str, *, who: str = "") -> bool:
         """Revoke a key now; False if there is none, or it was revoked before."""
@@ -129,7 +149,7 @@ class ApiKeys:
         self._rows = {**self._rows, prefix: replace(row, revoked_at=now)}
         return True
 
-    def rotate(self, prefix: str, *, grace: float = 86400.0, who: str = "") -> dict[str, Any]:
+    def rotate(self, prefix: str, *, grace: float = 86400.0, who: str = "") -> NewApiKey:
         """Make a key like another one, which stays valid for `grace` seconds more: time to hand out the new one."""
         self.refresh()
         old = self._rows.get(prefix)
@@ -143,7 +163,7 @@ class ApiKeys:
         line = audit_line(row.created_at, who, "key rotated", "", detail)
         self._store.rotate_key(prefix, ends_at, row, audit=[line])
         self.refresh()
-        return {**_shown(row, row.created_at), "key": text}
+        return NewApiKey(row.prefix, row.name, row.scopes, row.created_at, row.expires_at, None, True, text)
 
 
 def _make(name: str, scopes: Iterable[str], now: float, expires_in: float | None) -> tuple[KeyRow, str]:
@@ -181,16 +201,10 @@ def _check(name: str, scopes: tuple[str, ...], expires_in: float | None) -> None
         raise OptionError(f"a key expires in 0 to {LONGEST:.0f} seconds, or never; got {expires_in!r}")
 
 
-def _shown(row: KeyRow, now: float) -> dict[str, Any]:
-    return {
-        "prefix": row.prefix,
-        "name": row.name,
-        "scopes": list(row.scopes),
-        "created_at": row.created_at,
-        "expires_at": row.expires_at,
-        "revoked_at": row.revoked_at,
-        "valid": _valid(row, now),
-    }
+def _describe(row: KeyRow, now: float) -> ApiKeyRecord:
+    return ApiKeyRecord(
+        row.prefix, row.name, row.scopes, row.created_at, row.expires_at, row.revoked_at, _valid(row, now)
+    )
 
 
 class SigningKeys:

@@ -28,6 +28,7 @@ from pasto.errors import (
 )
 from pasto.report.records import Record, Report, WhatIfAnswer
 from pasto.report.replay_report import ReplayReport
+from pasto.service.api_keys import ApiKeyRecord, NewApiKey
 
 TIMEOUT_SECONDS = 60.0
 """Seconds to wait for a response."""
@@ -170,32 +171,29 @@ class HttpStudyApi:
 
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
-    ) -> dict[str, Any]:
+    ) -> NewApiKey:
         """Create a key."""
         body: dict[str, Any] = {"name": name, "scopes": list(scopes)}
         if expires_in is not None:
             body["expires_in"] = expires_in
-        return self._request(dict[str, Any], "POST", "/v1/keys", body, who=who)
+        return self._request(NewApiKey, "POST", "/v1/keys", body, who=who)
 
-    def keys(self) -> list[dict[str, Any]]:
+    def keys(self) -> list[ApiKeyRecord]:
         """List all keys."""
-        keys: list[dict[str, Any]] = self._request(dict[str, Any], "GET", "/v1/keys")["keys"]
-        return keys
+        return self._request(dict[str, list[ApiKeyRecord]], "GET", "/v1/keys")["keys"]
 
     def revoke_key(self, prefix: str, *, who: str = "") -> bool:
         """Revoke a key."""
         try:
             return bool(
-                self._request(dict[str, Any], "DELETE", f"/v1/keys/{quote(prefix, safe='')}", who=who)["revoked"]
+                self._request(dict[str, bool], "DELETE", f"/v1/keys/{quote(prefix, safe='')}", who=who)["revoked"]
             )
         except UnknownKeyError:
             return False
 
-    def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
+    def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> NewApiKey:
         """Create a key's successor."""
-        return self._request(
-            dict[str, Any], "POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace}, who=who
-        )
+        return self._request(NewApiKey, "POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace}, who=who)
 
     def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """List entries of the audit log of keys, oldest first."""

@@ -16,7 +16,7 @@ from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError
 from pasto.report.lift_records import ConfirmationVerdict
 from pasto.report.records import Report, SourceProblem, WhatIfAnswer, write_record
 from pasto.report.replay_report import ReplayReport
-from pasto.service.api_keys import ApiKeys
+from pasto.service.api_keys import ApiKeyRecord, ApiKeys, NewApiKey
 from pasto.service.archive import Archive
 from pasto.service.audit_log import audit_line, check_reason
 from pasto.service.close_record import NextPhase
@@ -433,19 +433,19 @@ class Service:
 
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
-    ) -> dict[str, Any]:
-        """Create a key; only this reply contains it."""
+    ) -> NewApiKey:
+        """Create a key; only the result has its secret."""
         return self._key_ring().create(name, scopes, expires_in=expires_in, who=who)
 
-    def keys(self) -> list[dict[str, Any]]:
-        """Return every key by its prefix, never the key itself."""
+    def keys(self) -> list[ApiKeyRecord]:
+        """Return every key without its secret, the oldest first."""
         return self._key_ring().listed()
 
     def revoke_key(self, prefix: str, *, who: str = "") -> bool:
         """Revoke a key."""
         return self._key_ring().revoke(prefix, who=who)
 
-    def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
+    def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> NewApiKey:
         """Create a successor of a key, which itself stays valid for `grace` seconds."""
         return self._key_ring().rotate(prefix, grace=grace, who=who)
 

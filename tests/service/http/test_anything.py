@@ -49,7 +49,7 @@ def target(serve_long: Serve) -> Site:
     site = serve_long(batch_limit=100, request_timeout=60)
     site.study()
     site.study("life", start=False)
-    key = site.running.application.context.keys.create("stranger", ["admin"])["key"]
+    key = site.running.application.context.keys.create("stranger", ["admin"]).key
     site.client.headers["authorization"] = f"Bearer {key}"
     return site
 

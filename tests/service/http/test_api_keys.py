@@ -20,14 +20,14 @@ def store() -> Iterator[Store]:
 def test_a_key_is_kept_as_a_digest_only(store: Store) -> None:
     made = ApiKeys(store).create("web", ["read"])
     (row,) = store.list_keys()
-    assert KEY.fullmatch(made["key"])
-    assert made["key"].split("_")[2] not in repr(row)
+    assert KEY.fullmatch(made.key)
+    assert made.key.split("_")[2] not in repr(row)
     assert len(row.digest) == 64
 
 
 def test_only_the_key_itself_is_known(store: Store) -> None:
     keys = ApiKeys(store)
-    key = keys.create("web", ["read"])["key"]
+    key = keys.create("web", ["read"]).key
     assert keys.check(key) is not None
     for wrong in (
         "",
@@ -45,7 +45,7 @@ def test_only_the_key_itself_is_known(store: Store) -> None:
 
 def test_every_check_compares_in_constant_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ApiKeys(store)
-    key = keys.create("web", ["read"])["key"]
+    key = keys.create("web", ["read"]).key
     compared: list[tuple[str, str]] = []
     honest = hmac.compare_digest
 
@@ -62,7 +62,7 @@ def test_every_check_compares_in_constant_time(store: Store, monkeypatch: pytest
 def test_a_key_expires(store: Store) -> None:
     now = 1000.0
     keys = ApiKeys(store, clock=lambda: now)
-    key = keys.create("web", ["read"], expires_in=60)["key"]
+    key = keys.create("web", ["read"], expires_in=60).key
     assert keys.check(key) is not None
     now = 1060.0
     assert keys.check(key) is None
@@ -74,12 +74,12 @@ def test_a_revoked_key_is_refused_here_at_once_and_elsewhere_after_a_refresh(sto
     here, there = ApiKeys(store), ApiKeys(store)
     made = here.create("web", ["read"])
     there.refresh()
-    assert there.check(made["key"]) is not None
-    assert here.revoke(made["prefix"])
-    assert here.check(made["key"]) is None
+    assert there.check(made.key) is not None
+    assert here.revoke(made.prefix)
+    assert here.check(made.key) is None
     there.refresh()
-    assert there.check(made["key"]) is None
-    assert not here.revoke(made["prefix"])
+    assert there.check(made.key) is None
+    assert not here.revoke(made.prefix)
     assert not here.revoke("ffffffffffff")
 
 
@@ -87,32 +87,32 @@ def test_rotation_overlaps(store: Store) -> None:
     now = 1000.0
     keys = ApiKeys(store, clock=lambda: now)
     old = keys.create("web", ["read", "ingest"], expires_in=7200)
-    new = keys.rotate(old["prefix"], grace=600)
-    assert (new["name"], new["scopes"]) == ("web", ["read", "ingest"])
-    assert new["expires_at"] == 1000.0 + 7200
-    assert keys.check(old["key"]) is not None
-    assert keys.check(new["key"]) is not None
+    new = keys.rotate(old.prefix, grace=600)
+    assert (new.name, new.scopes) == ("web", ("read", "ingest"))
+    assert new.expires_at == 1000.0 + 7200
+    assert keys.check(old.key) is not None
+    assert keys.check(new.key) is not None
     now = 1600.0
     keys.refresh()
-    assert keys.check(old["key"]) is None
-    assert keys.check(new["key"]) is not None
+    assert keys.check(old.key) is None
+    assert keys.check(new.key) is not None
     with pytest.raises(OptionError, match="no valid key"):
-        keys.rotate(old["prefix"])
+        keys.rotate(old.prefix)
 
 
 def test_a_key_in_its_last_days_can_still_be_revoked_at_once(store: Store) -> None:
     keys = ApiKeys(store)
     old = keys.create("web", ["read"])
-    keys.rotate(old["prefix"], grace=600)
-    assert keys.revoke(old["prefix"])
+    keys.rotate(old.prefix, grace=600)
+    assert keys.revoke(old.prefix)
     keys.refresh()
-    assert keys.check(old["key"]) is None
+    assert keys.check(old.key) is None
 
 
 def test_admin_may_do_everything(store: Store) -> None:
     keys = ApiKeys(store)
-    admin = keys.check(keys.create("boss", ["admin"])["key"])
-    web = keys.check(keys.create("web", ["evaluate", "ingest"])["key"])
+    admin = keys.check(keys.create("boss", ["admin"]).key)
+    web = keys.check(keys.create("web", ["evaluate", "ingest"]).key)
     assert admin is not None
     assert web is not None
     assert is_permitted(admin, ["read"])
@@ -139,7 +139,7 @@ def test_what_makes_no_key(store: Store, name: str, scopes: list[str], expires_i
 
 
 def test_keys_are_blotted_out_wherever_they_stand(store: Store) -> None:
-    key = ApiKeys(store).create("web", ["read"])["key"]
+    key = ApiKeys(store).create("web", ["read"]).key
     told = redact(f"Authorization: Bearer {key}; {key!r}")
     assert key.split("_")[2] not in told
     assert told.count(key.split("_")[1]) == 2

@@ -63,13 +63,13 @@ def locked(serve_long: Serve, keys: dict[str, str]) -> Site:
     site = serve_long()
     site.study()
     ring = site.running.application.context.keys
-    keys["admin"] = ring.create("boss", ["admin"])["key"]
+    keys["admin"] = ring.create("boss", ["admin"]).key
     for scope in SCOPES:
-        keys.setdefault(scope, ring.create(scope, [scope])["key"])
+        keys.setdefault(scope, ring.create(scope, [scope]).key)
     revoked = ring.create("gone", ["admin"])
-    ring.revoke(revoked["prefix"])
-    keys["revoked"] = revoked["key"]
-    keys["expired"] = ring.create("late", ["admin"], expires_in=0.001)["key"]
+    ring.revoke(revoked.prefix)
+    keys["revoked"] = revoked.key
+    keys["expired"] = ring.create("late", ["admin"], expires_in=0.001).key
     keys["wrong"] = keys["admin"][:-4] + ("0000" if not keys["admin"].endswith("0000") else "1111")
     keys["unknown"] = "pasto_0123456789ab_" + "c" * 64
     time.sleep(0.002)
@@ -134,7 +134,7 @@ def test_metrics_need_a_key_as_soon_as_there_is_one(serve: Serve) -> None:
     site = serve()
     assert site.client.get("/metrics").status_code == 200
     ring = site.running.application.context.keys
-    boss, reader = (ring.create(scope, [scope])["key"] for scope in ("admin", "read"))
+    boss, reader = (ring.create(scope, [scope]).key for scope in ("admin", "read"))
     assert site.client.get("/metrics").status_code == 401  # a proxy on this machine may have sent it for a stranger
     for key in (boss, reader):
         assert site.client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code == 200
@@ -220,27 +220,27 @@ def test_a_retry_with_the_next_key_counts_once(serve: Serve) -> None:
 def test_changes_of_keys_are_in_the_audit_log_of_keys(serve: Serve) -> None:
     site = serve()
     boss = HttpStudyApi(site.url).create_key("boss", ["admin"], who="ann")
-    desk = HttpStudyApi(site.url, boss["key"])
+    desk = HttpStudyApi(site.url, boss.key)
     web = desk.create_key("web", ["read"], who="bob")
-    successor = desk.rotate_key(web["prefix"], grace=60.0, who="bob")
-    assert desk.revoke_key(web["prefix"])
-    assert not desk.revoke_key(web["prefix"])
-    named = f"boss ({boss['prefix']})"
+    successor = desk.rotate_key(web.prefix, grace=60.0, who="bob")
+    assert desk.revoke_key(web.prefix)
+    assert not desk.revoke_key(web.prefix)
+    named = f"boss ({boss.prefix})"
     lines = desk.key_audit()
     assert [(line["who"], line["action"], line["detail"]["name"], line["detail"]["prefix"]) for line in lines] == [
-        ("ann", "key created", "boss", boss["prefix"]),
-        (f"{named}: bob", "key created", "web", web["prefix"]),
-        (f"{named}: bob", "key rotated", "web", web["prefix"]),
-        (named, "key revoked", "web", web["prefix"]),
+        ("ann", "key created", "boss", boss.prefix),
+        (f"{named}: bob", "key created", "web", web.prefix),
+        (f"{named}: bob", "key rotated", "web", web.prefix),
+        (named, "key revoked", "web", web.prefix),
     ]
-    assert lines[2]["detail"]["successor"] == successor["prefix"]
+    assert lines[2]["detail"]["successor"] == successor.prefix
     assert desk.key_audit(after=lines[0]["sequence"], limit=2) == lines[1:3]
     for made in (boss, web, successor):
-        assert made["key"].split("_")[2] not in str(lines)
-    reader = {"authorization": f"Bearer {successor['key']}"}
+        assert made.key.split("_")[2] not in str(lines)
+    reader = {"authorization": f"Bearer {successor.key}"}
     assert site.client.get("/v1/keys/audit", headers=reader).status_code == 403
-    admin = {"authorization": f"Bearer {boss['key']}", "pasto-who": "a%0Ab"}
-    refused = site.client.delete(f"/v1/keys/{successor['prefix']}", headers=admin)
+    admin = {"authorization": f"Bearer {boss.key}", "pasto-who": "a%0Ab"}
+    refused = site.client.delete(f"/v1/keys/{successor.prefix}", headers=admin)
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_text")
     assert desk.key_audit() == lines
 
@@ -250,14 +250,14 @@ def test_a_key_revoked_by_another_node_stops_within_a_poll(serve: Serve) -> None
     other = ApiKeys(site.running.service.store)
     made = other.create("boss", ["admin"])
     second = other.create("ops", ["admin"])
-    headers = {"authorization": f"Bearer {made['key']}"}
+    headers = {"authorization": f"Bearer {made.key}"}
     site.until(lambda: site.client.get("/v1/studies").status_code == 401)
     assert site.client.get("/v1/studies", headers=headers).status_code == 200
-    other.revoke(made["prefix"])
+    other.revoke(made.prefix)
     site.until(lambda: site.client.get("/v1/studies", headers=headers).status_code == 401)
-    other.revoke(second["prefix"])
+    other.revoke(second.prefix)
     site.until(
-        lambda: site.client.get("/v1/studies", headers={"authorization": f"Bearer {second['key']}"}).status_code == 401
+        lambda: site.client.get("/v1/studies", headers={"authorization": f"Bearer {second.key}"}).status_code == 401
     )
     assert site.client.get("/v1/studies").status_code == 401  # the last key is gone, and the door stays shut
 

@@ -308,7 +308,7 @@ def test_fast_assign_asks_for_a_key(serve: Serve) -> None:
     site = serve()
     site.study()
     keys = site.running.application.context.keys
-    may, may_not = (keys.create(scope, [scope])["key"] for scope in ("evaluate", "read"))
+    may, may_not = (keys.create(scope, [scope]).key for scope in ("evaluate", "read"))
     site.client.headers["Authorization"] = f"Bearer {may}"
     with connected(site) as connection:
         for key, status in ((may, 200), (may + "x", 401), (may_not, 403), (None, 401)):

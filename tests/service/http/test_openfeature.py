@@ -86,7 +86,7 @@ def test_the_real_client_is_told_what_went_wrong(client: OpenFeatureClient) -> N
 def test_the_real_client_with_and_without_a_key(serve: Serve) -> None:
     site = serve()
     site.study("ranking", parameters=PARAMETERS, baseline=BASELINE)
-    key = site.running.application.context.keys.create("web", ["evaluate"])["key"]
+    key = site.running.application.context.keys.create("web", ["evaluate"]).key
     for sent, error in ((key, None), ("wrong", ErrorCode.GENERAL)):
         headers = {"Authorization": f"Bearer {sent}"}
         provider = OFREPProvider(site.url, headers_factory=headers.copy)

@@ -65,7 +65,7 @@ def test_slow_questions_do_not_hold_up_events_a_pause_or_the_revocation_of_a_key
     site = serve(threads=2, request_timeout=ENOUGH)
     site.study()
     key = site.running.application.context.keys.create("boss", ["admin"])
-    site.client.headers["authorization"] = f"Bearer {key['key']}"
+    site.client.headers["authorization"] = f"Bearer {key.key}"
     leaked = site.client.post("/v1/keys", json={"name": "leaked", "scopes": ["read"]}).json()
     monkeypatch.setattr(site.running.service, "what_if", slow)
     events = [{"type": "metric", "id": str(k), "unit": "ann", "name": "like"} for k in range(3000)]

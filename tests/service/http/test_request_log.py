@@ -25,7 +25,7 @@ def test_refused_requests_fill_the_log_up_to_a_limit_and_are_counted(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     site = serve()
-    key = site.running.application.context.keys.create("boss", ["admin"])["key"]
+    key = site.running.application.context.keys.create("boss", ["admin"]).key
     with caplog.at_level(logging.INFO, "pasto.http"):
         for _ in range(MAX_REJECTED_LINES + 50):
             assert site.client.get("/v1/studies", headers={"authorization": "Bearer wrong"}).status_code == 401

@@ -159,12 +159,12 @@ def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
     assert [line["who"] for line in desk.audit("feed")] == ["ann", "ann", "ann"]
     assert desk.replay("feed").identical
     made = desk.create_key("boss", ["admin"], expires_in=600)
-    desk = HttpStudyApi(site.url, made["key"])
+    desk = HttpStudyApi(site.url, made.key)
     listed = desk.keys()
-    assert [key["prefix"] for key in listed] == [made["prefix"]]
+    assert [key.prefix for key in listed] == [made.prefix]
     desk.close_round("feed", who="Zoë: 100 %")
-    assert desk.audit("feed")[-1]["who"] == f"boss ({made['prefix']}): Zoë: 100 %"
-    assert desk.revoke_key(made["prefix"])
+    assert desk.audit("feed")[-1]["who"] == f"boss ({made.prefix}): Zoë: 100 %"
+    assert desk.revoke_key(made.prefix)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"identical":"yes"}'])

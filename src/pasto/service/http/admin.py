@@ -62,7 +62,7 @@ async def create_key(call: HttpRequest) -> HttpResponse:
     lifetime = body.expires_in
     expires_in = None if lifetime is None else call.duration("expires_in", lifetime, 1.0, LONGEST)
     created = await call.run(lambda: keys.create(body.name, body.scopes, expires_in=expires_in, who=call.who))
-    log.info("key created", extra={"prefix": created["prefix"], "who": call.who})
+    log.info("key created", extra={"prefix": created.prefix, "who": call.who})
     return json_response(created, 201, ((b"cache-control", b"no-store"),))
 
 
@@ -77,11 +77,11 @@ async def rotate_key(call: HttpRequest) -> HttpResponse:
     prefix = call.path("prefix")
     body = await call.json(KEY_ROTATION, empty=b"{}")
     keys = call.context.keys
-    if not await call.run(lambda: any(key["prefix"] == prefix and key["valid"] for key in keys.listed())):
+    if not await call.run(lambda: any(key.prefix == prefix and key.valid for key in keys.listed())):
         raise _unknown_key(prefix)
     grace = call.duration("grace", body.grace, 0.0, MONTH)
     created = await call.run(lambda: keys.rotate(prefix, grace=grace, who=call.who))
-    log.info("key rotated", extra={"prefix": prefix, "successor": created["prefix"], "who": call.who})
+    log.info("key rotated", extra={"prefix": prefix, "successor": created.prefix, "who": call.who})
     return json_response(created, 201, ((b"cache-control", b"no-store"),))
 
 

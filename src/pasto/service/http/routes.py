@@ -8,6 +8,7 @@ from typing import Any
 
 from pasto.report.records import Report, WhatIfAnswer
 from pasto.report.replay_report import ReplayReport
+from pasto.service.api_keys import NewApiKey
 from pasto.service.http import admin, events, monitoring, ofrep, policies, schemas, studies
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import HttpResponse
@@ -265,7 +266,7 @@ ROUTES: tuple[Route, ...] = (
         ADMIN,
         "Create a key; only this response contains its secret.",
         admin.create_key,
-        {201: schemas.CreatedKey},
+        {201: NewApiKey},
         schemas.NewKey,
         pool="changes",
     ),
@@ -285,7 +286,7 @@ ROUTES: tuple[Route, ...] = (
         ADMIN,
         "Replace a key; the old one stays valid for a while.",
         admin.rotate_key,
-        {201: schemas.CreatedKey},
+        {201: NewApiKey},
         schemas.KeyRotation,
         optional=True,
         pool="changes",

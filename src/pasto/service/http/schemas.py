@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pasto.durations import DURATION_PATTERN
+from pasto.service.api_keys import ApiKeyRecord
 
 Unit = Annotated[
     str, Meta(min_length=1, max_length=256, description="The unit to decide for: a user, session or request.")
@@ -267,28 +268,10 @@ class BatchResult(Struct):
     rejected: list[EventRejection]
 
 
-class Key(Struct):
-    """API key without its secret."""
-
-    prefix: str
-    name: str
-    scopes: list[Scope]
-    created_at: float
-    expires_at: float | None
-    revoked_at: float | None
-    valid: bool
-
-
-class CreatedKey(Key):
-    """New API key; no later response contains its secret."""
-
-    key: str
-
-
 class KeyList(Struct):
     """All API keys."""
 
-    keys: list[Key]
+    keys: list[ApiKeyRecord]
 
 
 class KeyRevocation(Struct):
