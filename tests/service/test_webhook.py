@@ -79,6 +79,30 @@ def test_a_redirect_is_not_followed_but_tried_again(listener: Listener) -> None:
     assert listener.paths == ["/pasto?team=feed"] * 2
 
 
+def test_a_message_that_fails_too_often_is_dropped_and_the_next_one_is_sent(listener: Listener) -> None:
+    listener.statuses = [500, 500]
+    webhook = hook(listener)
+    webhook.send({"event": "trip"})
+    webhook.send({"event": "warning"})
+    webhook.start()
+    for _ in range(3):
+        assert listener.came.acquire(timeout=60)
+    webhook.stop()
+    assert [message["event"] for message in listener.heard] == ["trip", "trip", "warning"]
+
+
+def test_a_new_message_does_not_shorten_the_wait_before_a_retry(listener: Listener) -> None:
+    listener.statuses = [500]
+    url = f"http://hooks.test:{listener.server_port}/pasto"
+    webhook = Webhook(url, frozenset({"hooks.test"}), retry_seconds=(1e6,), resolve=lambda *_: ["127.0.0.1"])
+    for event in ("trip", "warning"):
+        webhook.send({"event": event})
+        seconds = webhook._send_messages()
+        assert seconds is not None
+        assert seconds > 1e5
+    assert [message["event"] for message in listener.heard] == ["trip"]
+
+
 def test_nobody_waits_for_a_webhook_that_is_not_sent() -> None:
     webhook = Webhook("https://hooks.example.com/", resolve=lambda *_: ["10.0.0.1"])
     for number in range(1000):

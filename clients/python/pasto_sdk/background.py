@@ -1,4 +1,4 @@
-"""Background threads of a client: one polls for policies, one sends events."""
+"""Background tasks of a client: one thread polls for policies, one sends events."""
 
 from __future__ import annotations
 
@@ -12,66 +12,10 @@ from pasto_sdk.diagnostics import ErrorLog
 from pasto_sdk.event_buffer import EventBuffer
 from pasto_sdk.event_sender import MAX_WAIT_SECONDS, EventSender
 from pasto_sdk.http_transport import HttpTransport
+from pasto_sdk.periodic_thread import PeriodicThread
 from pasto_sdk.policy_holder import PolicyHolder
 from pasto_sdk.policy_poller import PolicyPoller
 from pasto_sdk.transport import Transport
-
-
-class PeriodicThread:
-    """Daemon thread that runs a step periodically, waits as long as the step returns, and survives exceptions.
-
-    >>> import threading
-    >>> ran = threading.Event()
-    >>> lane = PeriodicThread("example", lambda: (ran.set(), 60.0)[1], ErrorLog())
-    >>> lane.start(); ran.wait(5); lane.stop(5)
-    True
-    """
-
-    def __init__(self, name: str, step: Callable[[], float], error_log: ErrorLog) -> None:
-        self._name = name
-        self._step = step
-        self._error_log = error_log
-        self._wake = threading.Event()
-        self._stopped = False
-        self._thread: threading.Thread | None = None
-        self._passed = threading.Condition()
-
-    def start(self) -> None:
-        """Start the thread unless it runs; raise RuntimeError if the system gives no thread."""
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name=f"pasto-{self._name}", daemon=True)
-            thread.start()
-            self._thread = thread
-
-    def wake(self) -> None:
-        """Run the step now instead of when it is due."""
-        self._wake.set()
-
-    def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until a condition holds, checked after each step; return whether it does."""
-        with self._passed:
-            return self._passed.wait_for(condition, timeout)
-
-    def stop(self, timeout: float) -> None:
-        """Stop after the running step; wait for it at most `timeout` seconds."""
-        self._stopped = True
-        self._wake.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
-
-    def _run(self) -> None:
-        while not self._stopped:
-            try:
-                delay = self._step()
-            except Exception as error:
-                self._error_log.note(f"{self._name} failed unexpectedly: {type(error).__name__}: {error}")
-                delay = MAX_WAIT_SECONDS
-            with self._passed:
-                self._passed.notify_all()
-            if not self._stopped:
-                self._wake.wait(delay)
-                self._wake.clear()
-
 
 RETRY_START_SECONDS = 1.0
 """Time before a thread that could not be started is tried again."""
@@ -137,8 +81,9 @@ class BackgroundTasks:
             flush_interval=self._flush_interval,
             clock=self._clock,
         )
-        self._poll_thread = PeriodicThread("refresh", self._poller.step, self._error_log)
-        self._send_thread = PeriodicThread("send", self._sender.step, self._error_log)
+        report = self._error_log.note
+        self._poll_thread = PeriodicThread("refresh", self._poller.step, MAX_WAIT_SECONDS, report)
+        self._send_thread = PeriodicThread("send", self._sender.step, MAX_WAIT_SECONDS, report)
 
     def restore(self) -> None:
         """Load the policy that an earlier process saved on disk."""

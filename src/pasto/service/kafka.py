@@ -28,9 +28,9 @@ from pasto.errors import (
     UnknownStudyError,
 )
 from pasto.service.event_decoder import Event, RejectedEvent
-from pasto.service.periodic_thread import PeriodicThread
 from pasto.service.service import Service
 from pasto.service.settings import Settings
+from pasto_sdk.periodic_thread import PeriodicThread
 
 BATCH_MESSAGES = 1000
 """Messages that are ingested together."""
@@ -99,7 +99,7 @@ class TopicConsumer:
         self._service = service
         self._studies = studies
         self._client = client
-        self._thread = PeriodicThread("kafka", self._consume_until_failure, RECONNECT_SECONDS, log=log)
+        self._thread = PeriodicThread("kafka", self._consume_until_failure, RECONNECT_SECONDS, log.warning)
         self._is_reading = False
         self._lag: dict[tuple[str, int], int] = {}
         self.counts = ConsumerCounts()

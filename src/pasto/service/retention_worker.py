@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from time import monotonic
 
-from pasto.service.periodic_thread import PeriodicThread
 from pasto.service.retention import delete_old_exposures
 from pasto.service.service import Service
 from pasto.service.settings import Settings
+from pasto_sdk.periodic_thread import PeriodicThread
 
 log = logging.getLogger("pasto.retention")
 POLLS_PER_RUN = 60
@@ -28,7 +28,8 @@ class RetentionWorker:
     def __init__(self, service: Service, settings: Settings) -> None:
         self._service = service
         self._settings = settings
-        self._thread = PeriodicThread("retention", self.tick, POLLS_PER_RUN * settings.poll, log=log, waits_first=True)
+        interval = POLLS_PER_RUN * settings.poll
+        self._thread = PeriodicThread("retention", self.tick, interval, log.warning, waits_first=True)
         self._trimmed_generations: dict[str, int] = {}
         """By study: the generation in which no exposure was left to delete."""
         self._next_archive: dict[str, float] = {}

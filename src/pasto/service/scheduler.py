@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pasto.service.periodic_thread import PeriodicThread
+from pasto_sdk.periodic_thread import PeriodicThread
 
 if TYPE_CHECKING:
     from pasto.service.service import Service
@@ -26,8 +26,8 @@ class Scheduler:
     def __init__(self, service: Service, poll: float = 1.0) -> None:
         self._service = service
         self._poll = poll
-        self._refresher = PeriodicThread("refresh", self.refresh, poll, log=log)
-        self._closer = PeriodicThread("close_due", self.close_due, poll, log=log)
+        self._refresher = PeriodicThread("refresh", self.refresh, poll, log.warning)
+        self._closer = PeriodicThread("close_due", self._close_due, poll, log.warning)
         self._failing: dict[str, tuple[int, int]] = {}
         """By study: polls to wait, and failures in a row."""
 
@@ -50,6 +50,9 @@ class Scheduler:
         """Check every study once; return the number of closed rounds."""
         self.refresh()
         return self.close_due()
+
+    def _close_due(self) -> None:
+        self.close_due()
 
     def refresh(self) -> None:
         """Read the changes of other nodes."""

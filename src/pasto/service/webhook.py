@@ -14,17 +14,20 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException
 from queue import Empty, Full, Queue
-from threading import Event, Thread
+from time import monotonic
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from pasto.errors import OptionError
+from pasto_sdk.periodic_thread import PeriodicThread
 
 log = logging.getLogger("pasto.webhook")
 TIMEOUT_SECONDS = 5.0
 """Seconds for connecting, and for the response."""
 RETRY_SECONDS = (1.0, 5.0, 25.0)
 """Seconds between attempts."""
+IDLE_SECONDS = 60.0
+"""Seconds between two looks at an empty queue; a new message ends the wait."""
 MAX_QUEUED_MESSAGES = 100
 UNICAST = ipaddress.ip_network("2000::/3")
 """Global unicast addresses of IPv6, without translations to IPv4 (64:ff9b::/96, ::/96)."""
@@ -66,8 +69,12 @@ class Webhook:
         self._retry_seconds = retry_seconds
         self._resolve = resolve
         self._queue: Queue[bytes] = Queue(MAX_QUEUED_MESSAGES)
-        self._stopped = Event()
-        self._thread: Thread | None = None
+        self._unsent: bytes | None = None
+        """Message that was taken from the queue and is not sent yet."""
+        self._failures = 0
+        """Failed attempts of that message."""
+        self._next_attempt = 0.0
+        self._thread = PeriodicThread("webhook", self._send_messages, IDLE_SECONDS, log.warning)
 
     def check(self) -> None:
         """Raise OptionError if the host has no allowed address.
@@ -83,9 +90,7 @@ class Webhook:
 
     def start(self) -> None:
         """Start the thread; a second start does nothing."""
-        if self._thread is None:
-            self._thread = Thread(target=self._run, name="pasto-webhook", daemon=True)
-            self._thread.start()
+        self._thread.start()
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Queue a message; if the queue is full, log that and drop the message."""
@@ -93,13 +98,11 @@ class Webhook:
             self._queue.put_nowait(json.dumps(message, default=str).encode())
         except (Full, ValueError):
             log.warning("a webhook message was dropped: the queue is full")
+        self._thread.wake()
 
     def stop(self) -> None:
         """Stop the thread; a message that is being sent may be finished."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join(self._timeout * 2)
-            self._thread = None
+        self._thread.stop(self._timeout * 2)
 
     def address(self) -> str:
         """Return the first allowed address of the host; raise OptionError if there is none."""
@@ -118,20 +121,26 @@ class Webhook:
             "if it is meant, allow the host with webhook_hosts"
         )
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                body = self._queue.get(timeout=0.2)
-            except Empty:
-                continue
-            for pause in (*self._retry_seconds, None):
+    def _send_messages(self) -> float | None:
+        """Send the queued messages in order; return the seconds until the next attempt after a failure."""
+        while not self._thread.is_stopping:
+            if (seconds := self._next_attempt - monotonic()) > 0:  # woken by a later message
+                return seconds
+            if self._unsent is None:
                 try:
-                    self._post(body)
-                    break
-                except Exception as error:  # no failure of the receiver ends the thread
-                    log.warning("the webhook message could not be sent: %s: %s", type(error).__name__, error)
-                if pause is None or self._stopped.wait(pause):
-                    break
+                    self._unsent = self._queue.get_nowait()
+                except Empty:
+                    return None
+            try:
+                self._post(self._unsent)
+            except Exception as error:  # no failure of the receiver ends the thread
+                log.warning("the webhook message could not be sent: %s: %s", type(error).__name__, error)
+                if self._failures < len(self._retry_seconds):
+                    self._next_attempt = monotonic() + self._retry_seconds[self._failures]
+                    self._failures += 1
+                    continue
+            self._unsent, self._failures = None, 0
+        return None
 
     def _post(self, body: bytes) -> None:
         connection = _FixedAddressConnection(

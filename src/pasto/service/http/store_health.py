@@ -7,11 +7,11 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Event, Thread
 
 from pasto.errors import StoreDamagedError, StoreLostError
 from pasto.store import Store
 from pasto.store.error_causes import is_damage, is_disk_full
+from pasto_sdk.periodic_thread import PeriodicThread
 
 log = logging.getLogger("pasto.store")
 PATIENCE_SECONDS = 2.0
@@ -36,22 +36,17 @@ class StoreHealth:
         self._valid_until: float | None = None
         self._test: asyncio.Task[list[str]] | None = None
         self._first_search: Future[None] | None = None
-        self._stop = Event()
-        self._thread: Thread | None = None
+        self._thread = PeriodicThread("damage-search", self._search_damage, DAMAGE_CHECK_SECONDS, log.error)
         self.cache_seconds = CACHE_SECONDS
 
     def start(self) -> None:
         """Start the thread that searches for damage."""
         self._first_search = Future()
-        self._thread = Thread(target=self._search_repeatedly, name="pasto-damage-search", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop the thread; a search in progress ends early."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._thread.stop()
 
     async def problems(self) -> list[str]:
         """Return the problems of the store as sentences. Concurrent callers share one test."""
@@ -81,20 +76,17 @@ class StoreHealth:
             self._test = None
         return self._problems
 
-    def _search_repeatedly(self) -> None:
+    def _search_damage(self) -> None:
         first = self._first_search
-        while True:
-            try:
-                damage = self._store.find_damage(self._stop.is_set)
-                if damage is not None:
-                    log.error("the store's file is damaged: %s", damage)
-            except Exception as error:  # the file is unreadable or being closed; the test write reports that
-                if not self._stop.is_set():
-                    log.error("the store's file could not be searched for damage: %s", error)
-            if first is not None and not first.done():
-                first.set_result(None)
-            if self._stop.wait(DAMAGE_CHECK_SECONDS):
-                return
+        try:
+            damage = self._store.find_damage(lambda: self._thread.is_stopping)
+            if damage is not None:
+                log.error("the store's file is damaged: %s", damage)
+        except Exception as error:  # the file is unreadable or being closed; the test write reports that
+            if not self._thread.is_stopping:
+                log.error("the store's file could not be searched for damage: %s", error)
+        if first is not None and not first.done():
+            first.set_result(None)
 
 
 def describe_failure(error: Exception) -> str:
