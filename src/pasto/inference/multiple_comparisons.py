@@ -40,8 +40,11 @@ def find_winners(
     sequential: bool = True,
     at_most: bool = False,
     leave_out: int | None = None,
+    covariate: Quantity | None = None,
 ) -> ComparisonWinners:
     """Return the candidates of an arm that beat the control in one metric; `leave_out` is the baseline's index.
+
+    `covariate` was measured before units were assigned, and takes noise out of each comparison.
 
     >>> from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
     >>> shares = {("control", 0): 0.2, ("learner", 1): 0.4, ("learner", 2): 0.4}
@@ -71,7 +74,7 @@ def find_winners(
     error = error_per_claim(confidence, len(candidates))
     claims, winners = {}, []
     for number, candidate_side in measured.items():
-        comparison = compare(candidate_side, control, quantity, weights="even")
+        comparison = compare(candidate_side, control, quantity, weights="even", covariate=covariate)
         interval = comparison.lift(error, sequential=sequential)
         claims[number] = LiftEstimate(float(interval.estimate), float(interval.low), float(interval.high))
         if is_better(comparison, error, sign, sequential=sequential):
@@ -79,7 +82,12 @@ def find_winners(
     best = max(claims, key=lambda number: sign * claims[number].value)
     rival_error = error_per_claim(confidence, max(len(candidates) - 1, 1))
     beats_all = best in winners and all(
-        is_better(compare(measured[best], rival, quantity, weights="even"), rival_error, sign, sequential=sequential)
+        is_better(
+            compare(measured[best], rival, quantity, weights="even", covariate=covariate),
+            rival_error,
+            sign,
+            sequential=sequential,
+        )
         for number, rival in measured.items()
         if number != best
     )

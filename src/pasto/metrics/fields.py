@@ -139,8 +139,8 @@ METRIC_FIELDS = FieldTable(
             "metrics.NAME.covariate",
             _COVARIATE,
             "—",
-            "Behaviour of the units before the round, to take noise out of its lift (CUPED): a look-back, or the "
-            "fields below",
+            "Behaviour of the units before the round, which takes noise out of learning and lifts (CUPED): a "
+            "look-back, or the fields below",
             "7d",
         ),
         Field("metrics.NAME.covariate.lookback", _WINDOW, "required", "Time before the round to look at", "7d"),

@@ -246,6 +246,8 @@ class CloseRecord:
     final: tuple[FinalRound, ...] = ()
     """Rounds that are not correctable any more from this close on."""
     look: RecordedLook | None = None
+    uses_covariates: bool = False
+    """True if the learner used the covariates of the rounds; False in records older than that."""
     senders: SenderRecord | None = None
     verdicts: tuple[ArmVerdict, ...] | None = None
     """Verdict on each guardrail; None in records older than the guardrail monitor."""
@@ -287,6 +289,8 @@ class CloseRecord:
             document["held"] = [{"round": entry.round, "findings": list(entry.findings)} for entry in self.held]
         if self.final:
             document["final"] = list(map(asdict, self.final))
+        if self.uses_covariates:
+            document["uses_covariates"] = True
         if self.senders is not None:
             document["senders"] = _write_senders(self.senders)
         if self.look is not None:
@@ -312,6 +316,7 @@ class CloseRecord:
             held=tuple(HeldRound(entry["round"], tuple(entry["findings"])) for entry in document.get("held", ())),
             final=tuple(FinalRound(**entry) for entry in document.get("final", ())),
             look=None if look is None else RecordedLook(look["elapsed"], StoredCells(look["cells"])),
+            uses_covariates=document.get("uses_covariates", False),
             senders=None if senders is None else _read_senders(senders),
             verdicts=None if verdicts is None else tuple(ArmVerdict(**verdict) for verdict in verdicts),
             method=document.get("method"),

@@ -105,7 +105,7 @@ def timed(**changes: Any) -> Document:
     }
 
 
-def test_covariates_are_measured_behind_the_columns_and_never_learned() -> None:
+def test_covariates_are_measured_after_the_columns() -> None:
     spec = parse_spec(study(metrics=timed(), rounds={"every": "1h", "maturity": "2h"}))
     plain = parse_spec(study())
     assert [column.name for column in spec.columns] == [column.name for column in plain.columns]

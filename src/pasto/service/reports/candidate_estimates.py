@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.errors import PastoError
+from pasto.estimate import CovariateAdjustment
 from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.objective import Objective
 from pasto.optimize import solve_exact, summarize_blend
@@ -58,19 +59,22 @@ def estimate_candidates(spec: StudySpec, study: Study, rounds: Sequence[Measured
     if others:
         measured = [entry for entry in latest(rounds) if entry.cells]
         places = [place for place, column in enumerate(spec.columns) if column.name in others]
-        log_means, has_units = _estimate_from_log(record_rounds(measured), places, len(names), len(means), study.seed)
+        record = record_rounds(measured)
+        past = range(len(spec.columns), min(len(spec.measured_columns), record.cells.mean.shape[-1]))
+        log_means, has_units = _estimate_from_log(record, places, past, len(names), len(means), study.seed)
         means, usable = np.concatenate([means, log_means], axis=1), usable & has_units
     return CandidateEstimates((*learned, *others), means, names, study.baseline, usable, tuple(others))
 
 
 def _estimate_from_log(
-    record: RoundRecord, places: Sequence[int], count: int, draws: int, seed: int
+    record: RoundRecord, places: Sequence[int], past: Sequence[int], count: int, draws: int, seed: int
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Estimate candidates' means from their rounds' comparisons with the control, and which candidates had units.
 
-    Every round counts alike.
+    Every round counts alike. The columns `past` are covariates, which take noise out of the comparisons.
     """
     cells, control, covariances = record.arm_view("control", running=False)
+    form = _adjusted_form(cells.units, cells.mean, covariances, places, past)
     means, has_units = np.zeros((len(places), count)), np.zeros(count, dtype=np.bool_)
     errors = np.zeros((len(places), count))
     base = cells.units[:, control]
@@ -81,15 +85,30 @@ def _estimate_from_log(
             continue
         own = cells.units[both, place]
         weight = 1.0 / np.sqrt(1.0 / own + 1.0 / base[both])
-        difference = (cells.mean[both, place] - cells.mean[both, control])[:, places]
-        variance = np.einsum("tii->ti", covariances[both, place])[:, places] / own[:, None]
-        variance = variance + np.einsum("tii->ti", covariances[both, control])[:, places] / base[both][:, None]
+        difference = (cells.mean[both, place] - cells.mean[both, control]) @ form
+        variance = np.einsum("ip,tij,jp->tp", form, covariances[both, place], form) / own[:, None]
+        variance = variance + np.einsum("ip,tij,jp->tp", form, covariances[both, control], form) / base[both][:, None]
         means[:, candidate] = level + weight @ difference / weight.sum()
         errors[:, candidate] = np.sqrt(weight**2 @ variance) / weight.sum()
         has_units[candidate] = True
     noise = np.random.default_rng([seed, 4]).standard_normal((draws, *means.shape))
     noise[0] = 0.0
     return means + errors * noise, has_units
+
+
+def _adjusted_form(
+    units: FloatArray, mean: FloatArray, covariances: FloatArray, places: Sequence[int], past: Sequence[int]
+) -> FloatArray:
+    """Return the columns `places` less their regression on `past` within cells, (columns, places)."""
+    form = np.zeros((mean.shape[-1], len(places)))
+    form[list(places), np.arange(len(places))] = 1.0
+    if past:
+        degrees = np.maximum(units - 1.0, 0.0)
+        used = [*places, *past]
+        products = np.einsum("tk,tkij->ij", degrees, covariances)[np.ix_(used, used)]
+        level = np.einsum("tk,tki->i", units, mean)[list(past)] / max(float(units.sum()), 1.0)
+        form[list(past)] = -CovariateAdjustment(products, float(degrees.sum())).regress(len(places), level)
+    return form
 
 
 def summarize_draws(value: float, draws: Sequence[float] | FloatArray, confidence: float) -> IntervalEstimate:

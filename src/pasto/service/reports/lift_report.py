@@ -261,6 +261,7 @@ def _find_winner(
             confidence=spec.confidence,
             at_most=spec.objective.sign < 0,
             leave_out=baseline,
+            covariate=covariates(spec).get(goals[0]),
         )
     except MeasurementError:
         return None

@@ -222,7 +222,10 @@ def choose_phase(
 
 def learn_rounds(spec: StudySpec, inputs: CloseInputs) -> LearnerUpdate:
     """Let the learner learn the matured rounds, and correct the rounds that it learned before."""
-    lessons = [round_observations(spec, entry, cells) for entry, cells in inputs.matured]
+    lessons = [
+        round_observations(spec, entry, cells, uses_covariates=inputs.uses_covariates)
+        for entry, cells in inputs.matured
+    ]
     return update_learner(inputs.saved, lessons, _correct_rounds(spec, inputs))
 
 
@@ -257,10 +260,16 @@ def publish_next(
     return frozen, policy
 
 
-def round_observations(spec: StudySpec, entry: MaturingRound, cells: Sequence[Moments]) -> RoundObservations:
-    """Return a round as the learner reads it: the learner's units by candidate, and the control's."""
+def round_observations(
+    spec: StudySpec, entry: MaturingRound, cells: Sequence[Moments], *, uses_covariates: bool = True
+) -> RoundObservations:
+    """Return a round as the learner reads it: the learner's units by candidate, and the control's.
+
+    The metrics are those of the objective; the covariates are measured after all metrics of the study.
+    """
     observed = [cell for cell in cells if cell.arm in ("learner", "control")]
     width = len(spec.objective.metrics)
+    learned = [*range(width), *(range(len(spec.columns), len(spec.measured_columns)) if uses_covariates else ())]
     observations = []
     for cell, covariance in zip(observed, covariances(observed), strict=True):
         observations.append(
@@ -269,8 +278,11 @@ def round_observations(spec: StudySpec, entry: MaturingRound, cells: Sequence[Mo
                 candidate=cell.candidate,
                 units=cell.units,
                 mean=cell.mean[:width],
-                covariance=None if covariance is None else tuple(line[:width] for line in covariance[:width]),
+                covariance=None
+                if covariance is None
+                else tuple(tuple(covariance[i][j] for j in learned) for i in learned),
                 control=cell.arm == "control",
+                covariates=() if covariance is None else tuple(cell.mean[i] for i in learned[width:]),
             )
         )
     return RoundObservations(entry.round, tuple(observations))
@@ -321,6 +333,7 @@ def build_record(
         ),
         final=tuple(final),
         look=None if look is None else RecordedLook(look.elapsed, StoredCells.from_moments(look.moments)),
+        uses_covariates=inputs.uses_covariates,
         senders=inputs.senders,
         verdicts=guardrails.verdicts,
         method=EVIDENCE_VERSION,
@@ -429,7 +442,8 @@ def _correct_rounds(spec: StudySpec, inputs: CloseInputs) -> Correction:
     def recall(number: int) -> RoundObservations:
         cells = inputs.late.moments.get(number)
         entry = known[number]
-        return round_observations(spec, entry.waiting, inputs.recall(entry) if cells is None else cells)
+        known_cells = inputs.recall(entry) if cells is None else cells
+        return round_observations(spec, entry.waiting, known_cells, uses_covariates=inputs.uses_covariates)
 
     due = [entry.round for entry in inputs.due]
     return build_correction([*known], inputs.late.moments, due, inputs.correctable, recall)

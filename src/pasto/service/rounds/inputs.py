@@ -54,6 +54,8 @@ class CloseInputs:
     recall: Callable[[CorrectableRound], tuple[Moments, ...]]
     """Returns the last recorded measurement of a learned round."""
     look: Look | None = None
+    uses_covariates: bool = False
+    """True if the learner uses the covariates of the rounds."""
     problems: tuple[str, ...] = ()
     """Sentences about held rounds and refused corrections."""
     senders: SenderRecord | None = None
@@ -143,6 +145,7 @@ def read_close_inputs(
         correctable=correctable,
         recall=lambda entry: read_recorded(store, row.number, entry),
         look=look,
+        uses_covariates=learns and bool(spec.covariates),
         problems=tuple(problems),
         senders=senders if senders.places["keys"] else None,
         newly_departed=frozenset(senders.departed - before.departed),

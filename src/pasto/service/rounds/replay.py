@@ -176,6 +176,7 @@ class RecordedSource:
             correctable=correctable - record.final_rounds,
             recall=lambda entry: measurements[entry.waiting.round],
             look=self._measure_look(serving, close, record),
+            uses_covariates=record.uses_covariates,
         )
 
     def compare_verdicts(self, close: CloseRow, record: CloseRecord, judged: GuardrailResult) -> GuardrailResult:

@@ -171,7 +171,7 @@ class StudySpec:
 
     @property
     def covariates(self) -> tuple[Column, ...]:
-        """Columns by which metrics are adjusted, each once; the learner does not use them."""
+        """Columns by which metrics are adjusted, each once: in lifts, and for the learner."""
         covariates = [metric.covariate for metric in self.metrics.values() if metric.covariate is not None]
         return tuple(dict.fromkeys(column for covariate in covariates for column in covariate.columns))
 
