@@ -13,7 +13,7 @@ import pytest
 
 from pasto.errors import OptionError, StoreError
 from pasto.report.records import write_record
-from pasto.service.archive import Archive
+from pasto.service.archive import Archive, ArchiveResult
 from pasto.service.retention import Retention
 from pasto.service.service import Service
 
@@ -58,11 +58,11 @@ def units(service: Service) -> set[str]:
 def test_archived_rounds_replay_bit_for_bit(
     learning: Service, sent: list[dict[str, Any]], retention: Retention, archive: Archive
 ) -> None:
-    assert retention.archive("feed") == {"study": "feed", "files": 3, "events": len(sent)}
+    assert retention.archive("feed") == ArchiveResult("feed", files=3, events=len(sent))
     assert archive.rounds("feed") == [1, 2, 3]
     assert units(learning) == set()
     assert write_record(retention.replay("feed")) == SAME
-    assert retention.archive("feed") == {"study": "feed", "files": 0, "events": 0}
+    assert retention.archive("feed") == ArchiveResult("feed", files=0, events=0)
     assert list(learning.store.check_integrity()) == []
     with duckdb.connect() as connection:
         pattern = f"{archive.folder}/feed/*/*.parquet"
@@ -90,7 +90,7 @@ def test_ids_count_once_after_archiving_and_the_books_stay(
     assert books["senders"]["missing"] == 1
     lagging = Service(learning.store)
     learning_number = learning.policy_cache.snapshot("feed").row.number
-    assert retention.archive("feed")["events"] == len(sent) + len(more)
+    assert retention.archive("feed").events == len(sent) + len(more)
     assert ingest(learning, [*sent, *more])["duplicates"] == len(sent) + len(more)
     assert learning.store.read_cache(f"event_counts/{learning_number}") is None, (
         "nothing is noted that could be counted from"
@@ -107,7 +107,7 @@ def test_late_events_stay_in_the_store(
     assert ingest(learning, [late])["accepted"] == 1
     ingest(learning, traffic(learning, 50))
     learning.close_round("feed", who="ann")
-    assert retention.archive("feed")["files"] == 1
+    assert retention.archive("feed").files == 1
     assert archive.rounds("feed") == [1, 2, 3, 4]
     assert units(learning) == {"user 3"}
     assert write_record(retention.replay("feed")) == {**SAME, "rounds": 4}
@@ -150,7 +150,7 @@ def test_a_forgotten_unit_is_gone_and_replay_says_so(
         retention.archive("feed")
     mine = [event for event in sent if event["unit"] == "user 9"]
     told = retention.forget("feed", "user 9", who="ann", reason="asked to")
-    assert told == {"study": "feed", "events": len(mine), "rounds": [1, 2, 3]}
+    assert write_record(told) == {"study": "feed", "events": len(mine), "rounds": [1, 2, 3]}
     assert archive.holding("feed", "user 9") == {}
     assert "user 9" not in units(learning)
     line = learning.audit("feed", limit=1000)[-1]
@@ -158,7 +158,7 @@ def test_a_forgotten_unit_is_gone_and_replay_says_so(
     assert "user 9" not in json.dumps(line)
     again = retention.replay("feed")
     assert write_record(again) == {**SAME, "except": {"deleted_units": {"units": 1, "rounds": [1, 2, 3]}}}
-    assert retention.forget("feed", "user 9", who="ann")["events"] == 0
+    assert retention.forget("feed", "user 9", who="ann").events == 0
     assert ingest(learning, mine)["duplicates"] == len(mine)
     retention.archive("feed")
     assert retention.replay("feed") == again
@@ -196,7 +196,7 @@ def test_an_archive_that_cannot_be_written_is_told(
             with pytest.raises(StoreError, match=r"archive cannot be written"):
                 Retention(learning.store, archive).archive("feed")
         assert units(learning) == before
-    assert Retention(learning.store, archive).archive("feed")["events"] == len(sent)
+    assert Retention(learning.store, archive).archive("feed").events == len(sent)
 
 
 def test_replay_still_finds_what_no_deletion_explains(
@@ -213,8 +213,8 @@ def test_old_files_go_and_what_they_measured_stays(
     learning: Service, sent: list[dict[str, Any]], retention: Retention, archive: Archive
 ) -> None:
     retention.archive("feed")
-    assert retention.drop("feed", older=3600.0)["rounds"] == []
-    assert retention.drop("feed", older=0.0)["rounds"] == [1, 2, 3]
+    assert retention.drop("feed", older=3600.0) == []
+    assert retention.drop("feed", older=0.0) == [1, 2, 3]
     assert archive.rounds("feed") == []
     assert write_record(retention.replay("feed")) == {**SAME, "except": {"deleted_events": {"rounds": [1, 2, 3]}}}
     with pytest.raises(OptionError, match="a number of seconds"):

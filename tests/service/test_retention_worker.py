@@ -14,7 +14,7 @@ import pytest
 
 from pasto.report.records import write_record
 from pasto.report.replay_report import ReplayException
-from pasto.service.archive import Archive
+from pasto.service.archive import Archive, ArchiveResult
 from pasto.service.retention import Retention, delete_old_exposures
 from pasto.service.retention_worker import RetentionWorker
 from pasto.service.service import Service
@@ -67,9 +67,9 @@ def test_learned_rounds_are_archived_when_they_are_old_enough(kept: Service, mon
 def test_an_archive_is_looked_at_a_hundredth_of_an_age_later(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
 
-    def take(self: Archive, store: Store, row: StudyRow, before: float) -> dict[str, int]:
+    def take(self: Archive, store: Store, row: StudyRow, before: float) -> ArchiveResult:
         looks.append(row.name)
-        return {"events": 0}
+        return ArchiveResult(row.name, files=0, events=0)
 
     monkeypatch.setattr(Archive, "take", take)
     moment = 50.0
@@ -139,7 +139,7 @@ def test_a_draft_has_nothing_to_keep(kept: Service) -> None:
 def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, archive = threading.Event(), Retention.archive
 
-    def begin(*arguments: Any, **named: Any) -> dict[str, Any]:
+    def begin(*arguments: Any, **named: Any) -> ArchiveResult:
         begun.set()
         return archive(*arguments, **named)
 
@@ -192,7 +192,7 @@ def test_two_nodes_on_one_database_take_turns(
         assert sum(node.archived for node in nodes) == sum(map(len, sent))
         assert sum(node.trimmed for node in nodes) == 40
         gone = second.erase_unit("feed", "user 9", who="ann")
-        assert gone["events"] == sum(event["unit"] == "user 9" for event in chain(*sent))
+        assert gone.events == sum(event["unit"] == "user 9" for event in chain(*sent))
         assert write_record(first.replay("feed")) == {
             "identical": True,
             "rounds": 3,

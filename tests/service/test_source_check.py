@@ -141,7 +141,7 @@ def test_a_start_checks_again(service: Service, sourced: Document, lake: Path) -
 
 def test_a_check_creates_nothing(service: Service, sourced: Document, lake: Path) -> None:
     checked = service.check(sourced)
-    assert checked["source"] == {
+    assert write_record(checked.source) == {
         "from": "lake",
         "engine": "duckdb",
         "tables": {
@@ -211,7 +211,9 @@ def test_postgres_tables_and_permissions_are_checked(
     assert "source.events[0].version names the column 'policy' of 'plays', which holds text" in said
     assert "source.events[0].fields gives 'seconds' the column 'secs' of 'plays', which holds text" in said
     run("ALTER TABLE plays ALTER policy TYPE BIGINT USING 1, ALTER secs TYPE DOUBLE PRECISION USING 1")
-    assert service.check(sourced)["source"]["engine"] == "postgres"
+    source = service.check(sourced).source
+    assert source is not None
+    assert source.engine == "postgres"
     run("CREATE ROLE reader LOGIN")
     run("GRANT SELECT ON seen, clicks TO reader")
     join = "&" if "?" in url else "?"

@@ -156,10 +156,9 @@ def archive(
     """
     with open_api(store, url, key, folder) as api:
         archived = api.archive_events(study, who=current_user(), delete_older=delete_older_than)
-    deleted_rounds = archived["deleted_rounds"]
-    echo(f"archived {archived['events']:,} events in {archived['files']:,} new files", err=True)
-    if deleted_rounds:
-        echo(f"deleted the events of {len(deleted_rounds):,} rounds, up to round {max(deleted_rounds)}", err=True)
+    echo(f"archived {archived.events:,} events in {archived.files:,} new files", err=True)
+    if rounds := archived.deleted_rounds:
+        echo(f"deleted the events of {len(rounds):,} rounds, up to round {max(rounds)}", err=True)
 
 
 @store.command(
@@ -182,4 +181,4 @@ def erase_unit(
     """
     with open_api(store, url, key, folder) as api:
         deleted = api.erase_unit(study, unit, who=current_user(), reason=reason)
-    echo(f"deleted {deleted['events']:,} events in {len(deleted['rounds']):,} rounds", err=True)
+    echo(f"deleted {deleted.events:,} events in {len(deleted.rounds):,} rounds", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +13,7 @@ from pasto.cli.output import console, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from pasto.service.api import StudyApi
+    from pasto.service.source_check import StudyFileCheck
 
 ENGINES = {"duckdb": "files, read by DuckDB", "postgres": "PostgreSQL", "spark": "Spark"}
 
@@ -35,8 +36,8 @@ def check(file: Path, store: str, url: str | None, key: str | None, as_json: boo
 
     document = load_spec(file).document
     with _open_api_if_any(store, url, key) as api:
-        result = {**check_file(document), "existing": None} if api is None else api.check(document)
-    for warning in result["warnings"]:
+        result = check_file(document) if api is None else api.check(document)
+    for warning in result.warnings:
         echo(f"note: {warning}", err=True)
     if as_json:
         print_json(result)
@@ -50,21 +51,21 @@ def _open_api_if_any(store: str, url: str | None, key: str | None) -> AbstractCo
     return open_api(store, url, key) if url or exists else nullcontext()
 
 
-def _print(file: Path, result: dict[str, Any]) -> None:
+def _print(file: Path, result: StudyFileCheck) -> None:
     screen = console()
-    name, existing = result["name"], result["existing"]
+    name, existing = result.name, result.existing
     can = f"the study {name!r} can be created" if existing is None else f"a study {name!r} exists ({existing})"
     screen.print(f"{file}: the file is valid, and {can}. Nothing was created.")
-    source = result["source"]
+    source = result.source
     if source is None:
         return
-    types = source["tables"].values()
+    types = source.tables.values()
     checked = "every column fits"
     if None in types:
         checked = "every column that could be checked fits" if any(types) else "no column could be checked yet"
-    screen.print(f"source {source['from']}: {ENGINES[source['engine']]}; {checked}\n")
+    screen.print(f"source {source.origin}: {ENGINES[source.engine]}; {checked}\n")
     rows = [
         [table, "no files yet" if types is None else ", ".join(f"{name} {kind}" for name, kind in types.items())]
-        for table, types in source["tables"].items()
+        for table, types in source.tables.items()
     ]
     print_table(screen, ["table", "columns"], rows, text=(0, 1))

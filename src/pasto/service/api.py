@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from pasto.report.records import Report, WhatIfAnswer
 from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import ApiKeyRecord, NewApiKey
+from pasto.service.archive import ArchiveResult
+from pasto.service.retention import UnitErasure
+from pasto.service.source_check import StudyFileCheck
 
 
 class StudyApi(Protocol):
@@ -17,7 +20,7 @@ class StudyApi(Protocol):
         """Create a study from a study file; it starts as a draft."""
         ...
 
-    def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, document: Mapping[str, Any]) -> StudyFileCheck:
         """Check a study file and its source tables without creating a study."""
         ...
 
@@ -78,11 +81,11 @@ class StudyApi(Protocol):
         """Recompute all policies from the event log and compare them."""
         ...
 
-    def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
+    def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> ArchiveResult:
         """Archive the events of learned rounds, and delete old archived events."""
         ...
 
-    def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> UnitErasure:
         """Erase the events of a unit."""
         ...
 

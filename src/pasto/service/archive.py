@@ -16,6 +16,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,16 @@ _SHAPE = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
 _NOTHING = "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _TYPES.items()) + " WHERE FALSE"
 
 
+@dataclass(frozen=True, slots=True)
+class ArchiveResult:
+    """Archived files and events of a study, and the rounds whose archived events were deleted."""
+
+    study: str
+    files: int
+    events: int
+    deleted_rounds: tuple[int, ...] = ()
+
+
 class Archive:
     """Folder of Parquet files: STUDY/round-N/events-AFTER-UNTIL.parquet, round 0 for events of no policy."""
 
@@ -86,7 +97,7 @@ class Archive:
         except OSError as error:
             raise StoreError(f"the archive in {self.folder} cannot be written: {error}") from error
 
-    def take(self, store: Store, row: StudyRow, before: float = math.inf) -> dict[str, Any]:
+    def take(self, store: Store, row: StudyRow, before: float = math.inf) -> ArchiveResult:
         """Move the events of rounds that were learned before a time out of the store; returns the files and events.
 
         Events that came too late to be learned stay in the store, and so do events that covariates of later rounds
@@ -103,7 +114,7 @@ class Archive:
             events += store.delete_archived_events(row.number, version, begun, until)
             self._round(study, version).mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._round(study, version) / f"done-{until}").touch()
-        return {"study": row.name, "files": files, "events": events}
+        return ArchiveResult(row.name, files, events)
 
     def rounds(self, study: str) -> list[int]:
         """Return the rounds that have files, in order."""

@@ -29,6 +29,9 @@ from pasto.errors import (
 from pasto.report.records import Record, Report, WhatIfAnswer
 from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import ApiKeyRecord, NewApiKey
+from pasto.service.archive import ArchiveResult
+from pasto.service.retention import UnitErasure
+from pasto.service.source_check import StudyFileCheck
 
 TIMEOUT_SECONDS = 60.0
 """Seconds to wait for a response."""
@@ -90,9 +93,9 @@ class HttpStudyApi:
         """Delete a draft."""
         return self._request(dict[str, Any], "DELETE", _study_path(name) + _reason_query(reason), who=who)
 
-    def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, document: Mapping[str, Any]) -> StudyFileCheck:
         """Check a study file and its source tables without creating a study."""
-        return self._request(dict[str, Any], "POST", "/v1/check", dict(document))
+        return self._request(StudyFileCheck, "POST", "/v1/check", dict(document))
 
     def studies(self) -> list[dict[str, Any]]:
         """List all studies."""
@@ -155,18 +158,18 @@ class HttpStudyApi:
         """Recompute all policies from the event log and compare them."""
         return self._request(ReplayReport, "POST", _study_path(name, "replay"), {}, timeout=SCAN_TIMEOUT_SECONDS)
 
-    def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
+    def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> ArchiveResult:
         """Archive the events of learned rounds, and delete old archived events."""
         body = {} if delete_older is None else {"delete_older": delete_older}
         return self._request(
-            dict[str, Any], "POST", _study_path(name, "events/archive"), body, who=who, timeout=SCAN_TIMEOUT_SECONDS
+            ArchiveResult, "POST", _study_path(name, "events/archive"), body, who=who, timeout=SCAN_TIMEOUT_SECONDS
         )
 
-    def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> UnitErasure:
         """Erase the events of a unit."""
         body = {"unit": unit, "reason": reason}
         return self._request(
-            dict[str, Any], "POST", _study_path(name, "units/erase"), body, who=who, timeout=SCAN_TIMEOUT_SECONDS
+            UnitErasure, "POST", _study_path(name, "units/erase"), body, who=who, timeout=SCAN_TIMEOUT_SECONDS
         )
 
     def create_key(

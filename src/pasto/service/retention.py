@@ -7,15 +7,24 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 from pasto.errors import OptionError, UnknownStudyError
 from pasto.report.replay_report import ReplayReport
-from pasto.service.archive import Archive
+from pasto.service.archive import Archive, ArchiveResult
 from pasto.service.rounds.replay import replay_study
 from pasto.service.study_file import parse_spec
 from pasto.service.study_state import StudyState, identity_of
 from pasto.store import AuditRow, Store, StudyRow
+
+
+@dataclass(frozen=True, slots=True)
+class UnitErasure:
+    """Number of erased events of a unit, and their rounds."""
+
+    study: str
+    events: int
+    rounds: tuple[int, ...]
 
 
 class Retention:
@@ -36,23 +45,22 @@ class Retention:
         self._archive = archive
         self._clock = clock
 
-    def archive(self, name: str, *, older: float = 0.0) -> dict[str, Any]:
+    def archive(self, name: str, *, older: float = 0.0) -> ArchiveResult:
         """Move the events of rounds that were learned `older` seconds ago to the archive; may be repeated."""
         before = self._clock() - older if older else math.inf
         row = self._row(name)
         with self._archive.alone():
             return self._archive.take(self._store, row, before)
 
-    def drop(self, name: str, *, older: float) -> dict[str, Any]:
-        """Delete archived events of rounds that were closed more than `older` seconds ago; their measurements stay."""
+    def drop(self, name: str, *, older: float) -> list[int]:
+        """Delete archived events of rounds closed more than `older` seconds ago, and return the rounds."""
         if not older >= 0:
             raise OptionError(f"older must be a number of seconds, 0 or more, got {older!r}")
         row = self._row(name)
         with self._archive.alone():
-            dropped = self._archive.drop(self._store, row, self._clock() - older)
-        return {"study": name, "rounds": dropped}
+            return self._archive.drop(self._store, row, self._clock() - older)
 
-    def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> UnitErasure:
         """Delete all data of a unit; aggregates stay. The audit log records how much was deleted, not of which unit.
 
         It returns when everything is deleted. If it fails, call it again.
@@ -71,7 +79,7 @@ class Retention:
                 # The audit line first: a crash before it would leave a difference that nothing explains.
                 self._store.erase_unit(row.number, unit, line, [sequence for sequence, _ in events])
                 self._archive.forget(identity_of(row), unit)
-        return {"study": name, "events": counts.total(), "rounds": sorted(version for version in counts if version)}
+        return UnitErasure(name, counts.total(), tuple(sorted(version for version in counts if version)))
 
     def replay(self, name: str) -> ReplayReport:
         """Compute every policy again, archived rounds included, and compare each with the published one."""

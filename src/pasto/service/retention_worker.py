@@ -80,7 +80,7 @@ class RetentionWorker:
         ages = [age for age in (settings.archive_after, settings.archive_keep) if age]
         if ages and monotonic() >= self._next_archive.get(name, 0.0):
             if settings.archive_after:
-                self.archived += service.retention.archive(name, older=settings.archive_after)["events"]
+                self.archived += service.retention.archive(name, older=settings.archive_after).events
             if settings.archive_keep:
                 service.retention.drop(name, older=settings.archive_keep)
             self._next_archive[name] = monotonic() + min(ages) / ARCHIVE_RUNS_PER_AGE

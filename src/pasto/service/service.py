@@ -17,7 +17,7 @@ from pasto.report.lift_records import ConfirmationVerdict
 from pasto.report.records import Report, SourceProblem, WhatIfAnswer, write_record
 from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import ApiKeyRecord, ApiKeys, NewApiKey
-from pasto.service.archive import Archive
+from pasto.service.archive import Archive, ArchiveResult
 from pasto.service.audit_log import audit_line, check_reason
 from pasto.service.close_record import NextPhase
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
@@ -30,14 +30,14 @@ from pasto.service.reports.builder import ReportBuilder
 from pasto.service.reports.confirmation_report import judge_missing_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
-from pasto.service.retention import Retention, delete_old_exposures
+from pasto.service.retention import Retention, UnitErasure, delete_old_exposures
 from pasto.service.rounds.close import StudyTransition, describe_transition, prepare_close, summarize_transition
 from pasto.service.rounds.data_check import resolve
 from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
 from pasto.service.serializers import audit_entry, close_summary, study_overview, study_summary
-from pasto.service.source_check import SourceCheck, check_file, check_source
+from pasto.service.source_check import SourceCheck, StudyFileCheck, check_file, check_source
 from pasto.service.source_health import SourceHealth
 from pasto.service.study_file import StudySpec, parse_spec, upgrade_document
 from pasto.service.study_state import StudyState
@@ -133,14 +133,11 @@ class Service:
         renamed = {} if earlier is None else {"archived_as": old_name}
         return {**self.show(spec.name), "warnings": _warnings(spec, source), **renamed}
 
-    def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Check a study file and the tables that it names; nothing is created. StudyFileError lists the problems.
-
-        `existing` is the state of the study that has the name already; None if there is none, or an archived one.
-        """
-        result = check_file(document)
-        row = self.store.read_study(result["name"])
-        return {**result, "existing": None if row is None or row.state == "archived" else row.state}
+    def check(self, document: Mapping[str, Any]) -> StudyFileCheck:
+        """Check a study file and the tables that it names; nothing is created. StudyFileError lists the problems."""
+        checked = check_file(document)
+        row = self.store.read_study(checked.name)
+        return replace(checked, existing=None if row is None or row.state == "archived" else row.state)
 
     def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
         """Replace the study file of a draft; LifecycleError if the study is not a draft any more."""
@@ -410,15 +407,16 @@ class Service:
             raise OptionError("this store has no directory; name its archive with --archive")
         return Retention(self.store, self._archive, clock=self._clock)
 
-    def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
+    def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> ArchiveResult:
         """Move the events of every round that was learned to the archive, and delete archived ones that are old."""
         row = self._row(name)
-        done = self.retention.archive(name)
+        archived = self.retention.archive(name)
         delete_old_exposures(self.store, row)
-        gone = [] if delete_older is None else self.retention.drop(name, older=delete_older)["rounds"]
-        return {**done, "deleted_rounds": gone}
+        if delete_older is None:
+            return archived
+        return replace(archived, deleted_rounds=tuple(self.retention.drop(name, older=delete_older)))
 
-    def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> UnitErasure:
         """Delete all data of a unit, including the archive; the audit log stores the amount but not the unit."""
         self._row(name)
         check_reason(who, reason)

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from pasto.errors import PastoError, SourceError, StudyFileError
 from pasto.metrics.measurement import plan_tables
@@ -20,42 +22,57 @@ from pasto.service.study_file.spec import TeamSource
 from pasto.service.team_sources import dialect_of, explain_errors, find_files, open_source, place_of, view_name
 from pasto_sdk.policy import PublishedPolicy, publish_policy
 
+TableTypes = dict[str, dict[str, str] | None]
+"""SQL type of each column, by table; None for a folder without files yet."""
 
-@dataclass(frozen=True, slots=True)
-class SourceCheck:
-    """Result of a successful check of a study's tables."""
+
+class SourceCheck(Struct, frozen=True, rename={"origin": "from"}):
+    """Tables of a study's own source, with the columns found in them."""
 
     origin: str
-    engine: str
-    """Engine that reads the tables: "duckdb", "postgres" or "spark"."""
-    tables: Mapping[str, Mapping[str, str] | None]
-    """By table: the SQL type of each column; None for a folder without files yet."""
+    engine: Annotated[str, Meta(extra_json_schema={"enum": ["duckdb", "postgres", "spark"]})]
+    """Engine that reads the tables."""
+    tables: Annotated[
+        Mapping[str, Mapping[str, str] | None],
+        Meta(description="The type of each column, by table; null for a folder without files yet."),
+    ]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about tables whose columns could not be checked."""
+        return tuple(
+            f"the table {name!r} of the source {self.origin!r} has no files yet, so its columns were not checked; "
+            "`pasto study check` checks them once there are some"
+            for name, types in self.tables.items()
+            if types is None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFileCheck:
+    """Result of checking a valid study file."""
+
+    name: str
     warnings: tuple[str, ...]
-
-    def document(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
-        tables = {name: None if types is None else dict(types) for name, types in self.tables.items()}
-        return {"from": self.origin, "engine": self.engine, "tables": tables}
+    source: SourceCheck | None
+    existing: str | None = None
+    """State of the study that has the name already; None if there is none, or an archived one."""
 
 
-def check_file(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a study file and the tables that it names, without a store; raises SpecError with every problem.
+def check_file(document: Mapping[str, Any]) -> StudyFileCheck:
+    """Check a study file and the tables that it names, without a store; StudyFileError lists the problems.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> check_file(read_spec(EXAMPLE, "yaml").document)
-    {'name': 'feed', 'warnings': [], 'source': None}
+    StudyFileCheck(name='feed', warnings=(), source=None, existing=None)
     """
     spec = parse_spec(document)
     source = check_source(spec)
-    return {
-        "name": spec.name,
-        "warnings": [*spec.warnings, *(source.warnings if source else ())],
-        "source": source.document() if source else None,
-    }
+    return StudyFileCheck(spec.name, (*spec.warnings, *(source.warnings if source else ())), source)
 
 
 def check_source(spec: StudySpec, environment: Mapping[str, str] | None = None) -> SourceCheck | None:
-    """Check the tables of a study, None if it has none; BadSpec names everything that is wrong, by field.
+    """Check the tables of a study, None if it has none; StudyFileError lists the problems by field.
 
     No rows are read: columns are described, and the engine plans the query that measures a round, which checks
     permissions too.
@@ -76,19 +93,13 @@ def check_source(spec: StudySpec, environment: Mapping[str, str] | None = None) 
     problems |= find_problems(source.tables, spec.measured_columns, types)
     if problems:
         raise StudyFileError(problems)
-    empty = tuple(name for name, found in types.items() if found is None)
-    if not empty:
+    if None not in types.values():
         try:
             with open_source(source, environment) as opened:
                 plan_tables(*opened, _PROBE, spec.measured_columns)
         except PastoError as error:
             raise StudyFileError({"source": f"cannot be measured: {error}"}) from error
-    warnings = tuple(
-        f"the table {name!r} of the source {source.origin!r} has no files yet, so its columns were not checked; "
-        "`pasto study check` checks them once there are some"
-        for name in empty
-    )
-    return SourceCheck(source.origin, dialect, types, warnings)
+    return SourceCheck(source.origin, dialect, types)
 
 
 _PROBE: PublishedPolicy = publish_policy(
@@ -107,19 +118,19 @@ _PROBE: PublishedPolicy = publish_policy(
 """A policy without traffic, to plan a query with."""
 
 
-def _database_types(source: TeamSource, dialect: str, environment: Mapping[str, str] | None) -> dict[str, Any]:
+def _database_types(source: TeamSource, dialect: str, environment: Mapping[str, str] | None) -> TableTypes:
     draft = QueryBuilder(DIALECTS[dialect])
     with open_source(source, environment) as opened:
         return {name: read_types(opened.connection, draft, name) for name in _names(source.tables)}
 
 
-def _folder_types(source: TeamSource, folder: Path, problems: dict[str, str]) -> dict[str, Any]:
+def _folder_types(source: TeamSource, folder: Path, problems: dict[str, str]) -> TableTypes:
     """Describe each table of a folder; tables that cannot be described are noted, and left out."""
     if not folder.is_dir():
         raise SourceError(
             f"the folder of the source {source.origin!r}, {folder}, does not exist; make it, or correct it"
         )
-    types: dict[str, Any] = {}
+    types: TableTypes = {}
     for name, path in _names(source.tables).items():
         files = find_files(folder, name)
         if files is None:

@@ -11,6 +11,7 @@ import pytest
 
 from pasto.errors import OptionError
 from pasto.report.replay_report import ReplayException
+from pasto.service.archive import ArchiveResult
 from pasto.service.http.server import ServiceProcess
 from pasto.service.http_client import HttpStudyApi
 from pasto.service.settings import Settings
@@ -35,14 +36,14 @@ def test_a_unit_is_forgotten_and_the_log_says_so(serve: Serve, tmp_path: Path) -
     site = serve(store=str(tmp_path / "store"))
     learned(site)
     remote = HttpStudyApi(site.url)
-    assert remote.archive_events("feed", who="ann") == {"study": "feed", "files": 1, "events": 20, "deleted_rounds": []}
+    assert remote.archive_events("feed", who="ann") == ArchiveResult("feed", files=1, events=20)
     gone = site.client.post("/v1/studies/feed/units/erase", json={"unit": "user/7", "reason": "asked to"})
     assert (gone.status_code, gone.json()) == (200, {"study": "feed", "events": 1, "rounds": [1]})
     line = remote.audit("feed")[-1]
     assert (line["action"], line["reason"], "user/7" in json.dumps(line)) == ("forget", "asked to", False)
-    assert remote.erase_unit("feed", "user/7", who="ann")["events"] == 0
+    assert remote.erase_unit("feed", "user/7", who="ann").events == 0
     assert remote.replay("feed").exceptions == {"deleted_units": ReplayException((1,), units=1)}
-    assert remote.archive_events("feed", who="ann", delete_older=0.0)["deleted_rounds"] == [1]
+    assert remote.archive_events("feed", who="ann", delete_older=0.0).deleted_rounds == (1,)
 
 
 @pytest.mark.parametrize(
@@ -97,4 +98,4 @@ def test_those_who_wait_for_their_turn_hold_up_nobody(serve: Serve, tmp_path: Pa
             site.until(context.retention_lock.locked)
             assert site.client.get("/v1/studies/feed/report").status_code == 200
             assert not any(one.done() for one in asked)
-        assert [one.result()["events"] for one in asked] == [1, 1, 1, 1]
+        assert [one.result().events for one in asked] == [1, 1, 1, 1]

@@ -10,9 +10,9 @@ from pasto.durations import YEAR_SECONDS
 from pasto.service.api_keys import LONGEST, MONTH
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
-from pasto.service.http.schemas import ArchiveRequest, KeyRotation, NewKey, UnitErasure
+from pasto.service.http.schemas import ArchiveRequest, KeyRotation, NewKey, UnitErasureRequest
 
-UNIT_ERASURE = msgspec.json.Decoder(UnitErasure)
+UNIT_ERASURE = msgspec.json.Decoder(UnitErasureRequest)
 
 ARCHIVE_REQUEST = msgspec.json.Decoder(ArchiveRequest)
 

@@ -9,10 +9,13 @@ from typing import Any
 from pasto.report.records import Report, WhatIfAnswer
 from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import NewApiKey
+from pasto.service.archive import ArchiveResult
 from pasto.service.http import admin, events, monitoring, ofrep, policies, schemas, studies
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import HttpResponse
 from pasto.service.http.worker_pools import PoolName
+from pasto.service.retention import UnitErasure
+from pasto.service.source_check import StudyFileCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ ROUTES: tuple[Route, ...] = (
         ADMIN,
         "Check a study file and its source tables without creating a study.",
         studies.check_study_file,
-        {200: schemas.StudyFileCheck},
+        {200: StudyFileCheck},
         "StudyFile",
     ),
     Route("GET", "/v1/studies", READ, "List all studies.", studies.list_studies, {200: schemas.StudyList}),
@@ -207,7 +210,7 @@ ROUTES: tuple[Route, ...] = (
         ADMIN,
         "Archive the events of learned rounds, and delete old archived events.",
         admin.archive_events,
-        {200: schemas.ArchiveResult},
+        {200: ArchiveResult},
         schemas.ArchiveRequest,
         optional=True,
         waits=True,
@@ -218,8 +221,8 @@ ROUTES: tuple[Route, ...] = (
         ADMIN,
         "Erase the events of a unit, archived ones included; aggregates stay.",
         admin.erase_unit,
-        {200: schemas.UnitErasureResult},
-        schemas.UnitErasure,
+        {200: UnitErasure},
+        schemas.UnitErasureRequest,
         waits=True,
     ),
     Route(

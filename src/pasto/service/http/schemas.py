@@ -54,7 +54,7 @@ class StudyChange(RequestBody, kw_only=True):
     ) = UNSET
 
 
-class UnitErasure(RequestBody):
+class UnitErasureRequest(RequestBody):
     """Request to erase the events of a unit."""
 
     unit: Unit
@@ -68,23 +68,6 @@ class ArchiveRequest(RequestBody):
         Duration | None,
         Meta(description="Then delete archived events of rounds that were closed longer ago than this."),
     ] = None
-
-
-class UnitErasureResult(Struct):
-    """Number of erased events of a unit, and their rounds."""
-
-    study: str
-    events: int
-    rounds: list[int]
-
-
-class ArchiveResult(Struct):
-    """Number of archived files and events, and the rounds deleted from the archive."""
-
-    study: str
-    files: int
-    events: int
-    deleted_rounds: list[int]
 
 
 class RoundClose(RequestBody):
@@ -166,25 +149,6 @@ class Study(Struct):
     state: Literal["draft", "learning", "confirming", "deployed", "paused", "archived", "deleted"]
     round: int
     version: int
-
-
-class SourceCheck(Struct, rename={"origin": "from"}):
-    """Tables of a study's own source, with the columns found in them."""
-
-    origin: str
-    engine: Literal["duckdb", "postgres", "spark"]
-    tables: Annotated[
-        dict[str, dict[str, str] | None],
-        Meta(description="The type of each column, by table; null for a folder without files yet."),
-    ]
-
-
-class StudyFileCheck(Struct):
-    """Result of checking a valid study file."""
-
-    name: str
-    warnings: list[str]
-    source: SourceCheck | None
 
 
 class DeletedStudy(Struct):
