@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 SCRIPT = Path(__file__).parent.parent / "tools" / "trace_flows.py"
-MAX_FILES = {"close a round": 65, "build a report": 72, "replay": 62, "ask/tell": 24}
+MAX_FILES = {"close a round": 58, "build a report": 61, "replay": 57, "ask/tell": 19}
 """Files that each flow may run through; lower a number whenever a flow gets shorter."""
 
 

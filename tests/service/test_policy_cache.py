@@ -65,7 +65,7 @@ def test_a_slow_reader_never_takes_a_study_back(store: Store, document: dict[str
     old = store.read_study("feed")
     assert old is not None
     service.close_round("feed", who="ann")
-    assert service.policy_cache._take(old).row.version == 2
+    assert service.policy_cache.take(old).row.version == 2
     assert service.policy_cache.current("feed").version == 2
 
 

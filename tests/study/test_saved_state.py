@@ -9,7 +9,7 @@ import pytest
 import pasto
 from pasto.errors import OptionError, StateError
 from pasto.optimize.learners import Algorithm1
-from pasto.service.rounds.learner_step import RoundObservations, load_update, update_learner
+from pasto.service.rounds.learner_step import LearnerUpdate, RoundObservations, update_learner
 from pasto.study.state import FORMAT, write_format_2
 
 SAVED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "states_of_format_2.json").read_text())
@@ -48,14 +48,15 @@ def test_the_older_form_is_written_as_it_was_to_the_last_byte(name: str) -> None
 
 @every_learner
 def test_a_round_learned_from_an_older_state_has_the_checksum_of_then(name: str) -> None:
-    text = json.dumps(SAVED[name]["before"], separators=(",", ":"))
+    before = SAVED[name]["before"]
+    saved = LearnerUpdate(pasto.Study.from_state(before), json.dumps(before, separators=(",", ":")))
     lesson = RoundObservations(1, observations(SAVED[name]["observations"]))
-    after = update_learner(text, [lesson])
+    after = update_learner(saved, [lesson])
     assert after.problems == ()
     assert after.checksum != SAVED[name]["after_checksum"]
     assert after.has_checksum(SAVED[name]["after_checksum"])
     assert after.has_checksum(after.checksum)
-    assert not after.has_checksum(load_update(text).checksum)
+    assert not after.has_checksum(saved.checksum)
 
 
 @pytest.mark.parametrize(

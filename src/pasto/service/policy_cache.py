@@ -44,6 +44,7 @@ class StudySnapshot:
         *,
         store: Store,
         history: RoundHistoryReader,
+        study: Study | None = None,
     ) -> None:
         self.row = row
         self.spec = spec
@@ -53,6 +54,8 @@ class StudySnapshot:
         self._history = history
         self._parts: dict[str, Future[Any]] = {}
         self._lock = Lock()
+        if study is not None:
+            self.compute_once("study", lambda: study)
 
     @property
     def state(self) -> StudyState:
@@ -61,8 +64,8 @@ class StudySnapshot:
 
     @property
     def study(self) -> Study | None:
-        """The learner's study after the last close; None before the first round."""
-        return self.compute_once("study", self._read_study)
+        """The learner's study after the last close, which must not be changed; None before the first round."""
+        return self.compute_once("study", self._load_study)
 
     @property
     def blend(self) -> Blend:
@@ -94,14 +97,18 @@ class StudySnapshot:
         future.set_result(computed)
         return computed
 
-    def _read_study(self) -> Study | None:
+    def read_study(self) -> Study:
+        """Return the study; NotFittedError before the first round."""
+        if self.study is None:
+            raise NotFittedError(f"study {self.row.name!r} has no learner yet; start it")
+        return self.study
+
+    def _load_study(self) -> Study | None:
         saved = self._store.read_learner_state(self.row.number) if self.row.version else None
         return None if saved is None else Study.from_state(json.loads(saved))
 
     def _solve_blend(self) -> Blend:
-        if self.study is None:
-            raise NotFittedError(f"study {self.row.name!r} has no learner yet; start it")
-        return self.study.blend()
+        return self.read_study().blend()
 
 
 class PolicyCache:
@@ -211,8 +218,18 @@ class PolicyCache:
                 self._snapshots.pop(name, None)
             raise UnknownStudyError(f"there is no study {name!r}; create it first, or check the name")
         if row.state == "deleted":
-            return self._snapshot(row, None)
-        return self._take(row)
+            return self._snapshot(row)
+        return self.take(row)
+
+    def snapshot_of(self, row: StudyRow) -> StudySnapshot:
+        """Return the snapshot of a row that was just read, from which a change of the study follows.
+
+        It is this node's own, with everything already computed, if the generation is the same. Otherwise it has no
+        policy: a study can be paused even if its policy cannot be read.
+        """
+        known = self._snapshots.get(row.name)
+        is_current = known is not None and (known.row.number, known.row.generation) == (row.number, row.generation)
+        return known if known is not None and is_current else self._snapshot(row)
 
     def published(self, snapshot: StudySnapshot, version: int) -> PublishedPolicy | None:
         """Return a present or past policy of a study; None if it was never published."""
@@ -237,25 +254,31 @@ class PolicyCache:
                     self._past_cells -= len(self._past.popitem(last=False)[1].cells)
         return policy
 
-    def _take(self, row: StudyRow) -> StudySnapshot:
+    def take(self, row: StudyRow, policy: PublishedPolicy | None = None, study: Study | None = None) -> StudySnapshot:
+        """Make a row from the store the current one, unless a later one is known.
+
+        A close passes the policy and the study that it has just committed, so that they are not read again.
+        """
         with self._lock:
             known = self._snapshots.get(row.name)
             if known is not None and known.row.number == row.number and known.row.generation >= row.generation:
                 return known
-            policy = self._policy(row)
-            snapshot = self._snapshots[row.name] = self._snapshot(row, policy)
+            policy = self._policy(row) if policy is None else policy
+            snapshot = self._snapshots[row.name] = self._snapshot(row, policy, study)
             before = None if known is None else known.policy
             listeners = tuple(self._listeners) if policy != before else ()
         for callback in listeners:
             callback(row.name)
         return snapshot
 
-    def _snapshot(self, row: StudyRow, policy: PublishedPolicy | None) -> StudySnapshot:
+    def _snapshot(
+        self, row: StudyRow, policy: PublishedPolicy | None = None, study: Study | None = None
+    ) -> StudySnapshot:
         with self._lock:
             history = self._histories.get(row.number)
             if history is None:
                 history = self._histories[row.number] = RoundHistoryReader(self._store, row.number)
-        return StudySnapshot(row, self.spec(row), policy, store=self._store, history=history)
+        return StudySnapshot(row, self.spec(row), policy, store=self._store, history=history, study=study)
 
     def _policy(self, row: StudyRow) -> PublishedPolicy | None:
         if row.state not in SERVING:

@@ -483,12 +483,11 @@ class Service:
         return f"{name}@{place}"
 
     def _prepare_close(self, row: StudyRow, requested: NextPhase) -> StudyTransition:
-        spec = self.policy_cache.spec(row)
+        snapshot = self.policy_cache.snapshot_of(row)
         try:
             transition = prepare_close(
                 self.store,
-                spec,
-                row,
+                snapshot,
                 requested,
                 now=self._study_clock.now(row),
                 past=lambda: read_judged_rounds(self.store, row.number),
@@ -497,7 +496,7 @@ class Service:
             self._source_health.record_failure(row, error)
             raise
         measured = transition.learned_from or transition.corrected or transition.held or transition.look is not None
-        if spec.source is not None and measured:
+        if snapshot.spec.source is not None and measured:
             self._source_health.record_success(row)
         return transition
 
@@ -523,13 +522,14 @@ class Service:
             transition.after,
             policy=transition.policy,
             close=transition.close,
-            learner=transition.learner,
+            learner=None if transition.learner is None else transition.learner.text,
             audit=lines,
             use_reserve=transition.after.state == "paused" != row.state,  # a pause succeeds on a full disk
         )
         if done:
             self._study_clock.now(transition.after)  # the new round starts now, not at its next reading
-            self.policy_cache.reload(row.name)
+            study = None if transition.learner is None else transition.learner.study
+            self.policy_cache.take(transition.after, transition.published, study)
             for message in describe_transition(row.name, transition):
                 self._notify(message)
         return done

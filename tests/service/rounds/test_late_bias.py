@@ -6,8 +6,6 @@ event has not come counts 0.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,6 @@ from pasto.optimize.learners import Thompson
 from pasto.records import Observation
 from pasto.service.rounds.late_events import build_correction
 from pasto.service.rounds.learner_step import RoundObservations, initial_update, update_learner
-from pasto.study import Study
 
 MEAN, DEVIATION = 0.5, 1.0
 UNITS, ROUNDS, LATEST, SHARE = 6_000, 2, 3, 0.3
@@ -46,7 +43,7 @@ class Round:
 def known_of(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
     """What a study believes of both candidates in the end; `window` is how many rounds stay open to correction."""
     study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), learner=Thompson(draws=2), seed=seed)
-    text = initial_update(study).text
+    learned = initial_update(study)
     rounds: dict[int, Round] = {}
     open_: list[int] = []
     for now in range(1, ROUNDS + LATEST + 1):
@@ -56,9 +53,9 @@ def known_of(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
 
         known = {number: rounds[number].at(now) for number in open_}
         told = build_correction(open_, open_, due, stay, known.__getitem__)
-        text = update_learner(text, [rounds[number].at(now) for number in due], told).text
+        learned = update_learner(learned, [rounds[number].at(now) for number in due], told)
         open_ = stay
-    believed: FloatArray = Study.from_state(json.loads(text)).posterior_samples()[0, 0]
+    believed: FloatArray = learned.study.posterior_samples()[0, 0]
     return believed
 
 

@@ -40,7 +40,7 @@ def lesson(number: int, units: int) -> RoundObservations:
 
 def taught(known: list[list[int]], window: int) -> str:
     """A study after closes that know of each round so many units, one row for each close, and keep a window open."""
-    text = initial_update(study()).text
+    learned = initial_update(study())
     open_: list[int] = []
     for now, units in enumerate(known, start=1):
         due = [now] if now <= len(units) else []
@@ -49,9 +49,9 @@ def taught(known: list[list[int]], window: int) -> str:
         corrected = [number for number in open_ if units[number - 1] != before[number - 1]]
         now_known = {number: lesson(number, units[number - 1]) for number in (*open_, *due)}
         told = build_correction(open_, corrected, due, stay, now_known.__getitem__)
-        text = update_learner(text, [now_known[number] for number in due], told).text
+        learned = update_learner(learned, [now_known[number] for number in due], told)
         open_ = stay
-    return text
+    return learned.text
 
 
 @settings(max_examples=12)
@@ -73,24 +73,24 @@ def test_lateness_inside_the_window_does_not_matter(data: st.DataObject) -> None
 
 
 def test_a_step_that_corrects_publishes_on_what_is_known_now() -> None:
-    first = update_learner(initial_update(study()).text, [lesson(1, 5)], Correction(final=0))
-    again = update_learner(first.text, [], Correction(again=(lesson(1, 50),), ended=False))
+    first = update_learner(initial_update(study()), [lesson(1, 5)], Correction(final=0))
+    again = update_learner(first, [], Correction(again=(lesson(1, 50),), ended=False))
     assert (again.study.rounds, again.study.policy.version, again.problems) == (1, 2, ())
-    assert again.text == update_learner(first.text, [], Correction(again=(lesson(1, 50),), ended=False)).text
-    assert again.study.policy.probabilities != update_learner(first.text, []).study.policy.probabilities
+    assert again.text == update_learner(first, [], Correction(again=(lesson(1, 50),), ended=False)).text
+    assert again.study.policy.probabilities != update_learner(first, []).study.policy.probabilities
     served = dict(again.study.state()["correctable"]["policies"])
     assert served[0] == list(study().policy.probabilities)
 
 
 def test_a_round_that_cannot_be_learned_again_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = update_learner(
-        initial_update(study()).text,
+    learned = update_learner(
+        initial_update(study()),
         [
             lesson(1, 5),
         ],
         Correction(final=0),
-    ).text
-    text = update_learner(text, [lesson(2, 5)], Correction(ended=False, final=0)).text
+    )
+    learned = update_learner(learned, [lesson(2, 5)], Correction(ended=False, final=0))
     learn = Thompson.learn
 
     def failing(self: Thompson, problem: Any, state: Any, round: Any) -> Any:
@@ -99,23 +99,25 @@ def test_a_round_that_cannot_be_learned_again_leaves_the_others(monkeypatch: pyt
         return learn(self, problem, state, round)
 
     monkeypatch.setattr(Thompson, "learn", failing)
-    again = update_learner(text, [lesson(3, 9)], Correction(again=(lesson(1, 41), lesson(2, 30)), ended=False, final=0))
+    again = update_learner(
+        learned, [lesson(3, 9)], Correction(again=(lesson(1, 41), lesson(2, 30)), ended=False, final=0)
+    )
     assert again.problems == ("round 1 could not be learned again: no",)
     assert (again.study.rounds, again.study.correctable) == (2, (1, 2))
-    better = update_learner(again.text, [], Correction(again=(lesson(1, 40), lesson(2, 30), lesson(3, 9)), ended=False))
+    better = update_learner(again, [], Correction(again=(lesson(1, 40), lesson(2, 30), lesson(3, 9)), ended=False))
     assert (better.problems, better.study.correctable) == ((), (0, 1, 2))
 
 
 def test_a_study_whose_anchor_is_lost_goes_on_without_corrections(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = initial_update(study()).text
+    learned = initial_update(study())
     for number in (1, 2):
-        text = update_learner(text, [lesson(number, 5)], Correction(ended=False, final=0)).text
+        learned = update_learner(learned, [lesson(number, 5)], Correction(ended=False, final=0))
 
     def failing(self: Study, observations: Any) -> None:
         raise SolverError("no")
 
     monkeypatch.setattr(Study, "settle", failing)
-    after = update_learner(text, [lesson(3, 9)], Correction(settled=(lesson(1, 5),), ended=False, final=0))
+    after = update_learner(learned, [lesson(3, 9)], Correction(settled=(lesson(1, 5),), ended=False, final=0))
     assert after.problems == ("learned rounds could not be corrected: no; they are final now",)
     assert (after.study.rounds, after.study.correctable) == (3, (2,))
 
@@ -124,11 +126,11 @@ def test_a_study_whose_anchor_is_lost_goes_on_without_corrections(monkeypatch: p
 def test_trouble_of_the_machine_is_no_reason_to_lose_a_round(
     monkeypatch: pytest.MonkeyPatch, trouble: type[Exception]
 ) -> None:
-    text = update_learner(initial_update(study()).text, [lesson(1, 5)], Correction(final=0)).text
+    learned = update_learner(initial_update(study()), [lesson(1, 5)], Correction(final=0))
 
     def failing(*given: Any, **named: Any) -> None:
         raise trouble
 
     monkeypatch.setattr(Thompson, "learn", failing)
     with pytest.raises(trouble):
-        update_learner(text, [], Correction(again=(lesson(1, 9),), ended=False))
+        update_learner(learned, [], Correction(again=(lesson(1, 9),), ended=False))

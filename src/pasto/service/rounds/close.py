@@ -23,6 +23,7 @@ from pasto.service.close_record import (
     RecordedRound,
     StoredCells,
 )
+from pasto.service.policy_cache import StudySnapshot
 from pasto.service.publisher import build_policy, freeze_blend, hold_policy
 from pasto.service.rounds.guardrail_check import (
     GuardrailResult,
@@ -43,7 +44,6 @@ from pasto.service.rounds.learner_step import (
     LearnerUpdate,
     RoundObservations,
     initial_update,
-    load_update,
     update_learner,
 )
 from pasto.service.rounds.sender_check import show_sender
@@ -90,7 +90,8 @@ class StudyTransition:
     after: StudyRow
     policy: PolicyRow | None
     close: CloseRow | None
-    learner: str | None
+    learner: LearnerUpdate | None
+    """The learner, if the commit saves a new state of it."""
     learned_from: tuple[int, ...] = ()
     corrected: tuple[int, ...] = ()
     """Rounds that were learned before, and are learned again with late events."""
@@ -115,7 +116,7 @@ class StudyTransition:
 
 
 def prepare_close(
-    store: Store, spec: StudySpec, row: StudyRow, requested: NextPhase, *, now: float, past: Past = no_past
+    store: Store, snapshot: StudySnapshot, requested: NextPhase, *, now: float, past: Past = no_past
 ) -> StudyTransition:
     """End the open round, learn the matured ones and build the next policy; nothing is written yet.
 
@@ -123,10 +124,10 @@ def prepare_close(
     guardrail, the next phase is a pause instead of `requested`. `past` reads the learning rounds before, for a study
     whose state does not carry their evidence.
     """
-    state = StudyState.from_text(row.details)
+    row, spec, state = snapshot.row, snapshot.spec, snapshot.state
     if not row.version:
         return open_first_round(spec, row, requested, high_water=store.read_high_water(row.number), now=now)
-    inputs = read_close_inputs(store, spec, row, state, requested, now=now)
+    inputs = read_close_inputs(store, snapshot, requested, now=now)
     guardrails = judge_guardrails(spec, row, state, requested, inputs, past)
     result = compute_close(spec, row, state, requested, inputs, guardrails, now=now)
     problems = (*inputs.problems, *result.problems, *guardrails.problems)
@@ -148,7 +149,7 @@ def open_first_round(
     after = replace(row, generation=row.generation + 1, state=requested.state, round=1, version=1, opened_at=now)
     learned = learner.study.policy.version
     policy_row = PolicyRow(1, 1, learned, policy.text, policy.checksum, high_water, now)
-    return StudyTransition(after, policy_row, None, learner.text, published=policy)
+    return StudyTransition(after, policy_row, None, learner, published=policy)
 
 
 def judge_guardrails(
@@ -185,7 +186,7 @@ def compute_close(
 ) -> CloseResult:
     """Compute the learner, the policy and the state after a close; equal arguments give equal results."""
     phase, trip = choose_phase(spec, row, requested, guardrails)
-    learner = learn_rounds(spec, inputs) if inputs.learns else _load_learner(spec, row, inputs.saved, phase)
+    learner = learn_rounds(spec, inputs) if inputs.learns else _keep_learner(spec, row, inputs, phase)
     is_look = inputs.is_phase and phase.state == row.state
     frozen, policy = state.frozen, None
     if not is_look:
@@ -226,7 +227,7 @@ def learn_rounds(spec: StudySpec, inputs: CloseInputs) -> LearnerUpdate:
         round_observations(spec, entry, cells, uses_covariates=inputs.uses_covariates)
         for entry, cells in inputs.matured
     ]
-    return update_learner(inputs.saved, lessons, _correct_rounds(spec, inputs))
+    return update_learner(LearnerUpdate(inputs.read_study(), inputs.saved), lessons, _correct_rounds(spec, inputs))
 
 
 def publish_next(
@@ -366,7 +367,7 @@ def build_transition(
         after=replace(result.row, details=result.state.to_text()),
         policy=result.policy_row(inputs.high_water, now),
         close=close,
-        learner=result.learner.text if inputs.learns and result.policy is not None else None,
+        learner=result.learner if inputs.learns and result.policy is not None else None,
         learned_from=tuple(entry.round for entry in inputs.due),
         corrected=tuple(inputs.late.moments),
         held=held,
@@ -417,14 +418,14 @@ def summarize_transition(transition: StudyTransition) -> Mapping[str, Any]:
     }
 
 
-def _load_learner(spec: StudySpec, row: StudyRow, saved: str, phase: NextPhase) -> LearnerUpdate:
-    """Return the saved learner; a pause and an archiving succeed even if it cannot be read."""
+def _keep_learner(spec: StudySpec, row: StudyRow, inputs: CloseInputs, phase: NextPhase) -> LearnerUpdate:
+    """Return the learner as it was; a pause and an archiving succeed even if it cannot be read."""
     try:
-        return load_update(saved)
+        return LearnerUpdate(inputs.read_study(), inputs.saved)
     except Exception:
         if phase.state not in ("paused", "archived"):
             raise
-        return LearnerUpdate(spec.build_study(row.seed), saved)
+        return LearnerUpdate(spec.build_study(row.seed), inputs.saved)
 
 
 def _hold_blend(learner: LearnerUpdate) -> FrozenBlend | None:

@@ -12,6 +12,7 @@ from pasto.report.missing_data_text import describe_held, describe_refused_corre
 from pasto.service.close_record import NextPhase, SenderRecord
 from pasto.service.covariate_window import covariate_window, first_assignments
 from pasto.service.lifecycle import PHASES
+from pasto.service.policy_cache import StudySnapshot
 from pasto.service.rounds.data_check import CheckedRounds, DataCheck
 from pasto.service.rounds.guardrail_check import lengthen_ranges, phase_length
 from pasto.service.rounds.late_events import LateCorrections, read_corrections, read_recorded
@@ -20,6 +21,7 @@ from pasto.service.study_file import StudySpec
 from pasto.service.study_state import CorrectableRound, MaturingRound, StudyState
 from pasto.service.team_sources import measure_there
 from pasto.store import PolicyRow, Store, StudyRow
+from pasto.study import Study
 from pasto_sdk.policy import PublishedPolicy
 
 
@@ -43,6 +45,8 @@ class CloseInputs:
     """Last event of the log that counts."""
     saved: str
     """The learner's state before the close."""
+    read_study: Callable[[], Study]
+    """Returns the study of that state, which a close must not change. A pause goes on without it."""
     waiting: tuple[MaturingRound, ...]
     """Rounds that are not learned after this close: they mature, or are held."""
     checked: CheckedRounds
@@ -90,10 +94,9 @@ class CloseInputs:
         return self.late.list_correctable(self.due, self.correctable, until=self.high_water, closing=closing)
 
 
-def read_close_inputs(
-    store: Store, spec: StudySpec, row: StudyRow, state: StudyState, requested: NextPhase, *, now: float
-) -> CloseInputs:
+def read_close_inputs(store: Store, snapshot: StudySnapshot, requested: NextPhase, *, now: float) -> CloseInputs:
     """Read and measure what a close needs: matured and corrected rounds if it learns, and the look at a phase."""
+    row, spec, state = snapshot.row, snapshot.spec, snapshot.state
     learns = should_learn(row.state, requested.state)
     is_phase = row.state in PHASES and requested.state in PHASES
     serving, saved = _read_serving(store, row)
@@ -139,6 +142,7 @@ def read_close_inputs(
         is_phase=is_phase,
         high_water=high_water,
         saved=saved,
+        read_study=snapshot.read_study,
         waiting=waiting,
         checked=checked,
         late=late,

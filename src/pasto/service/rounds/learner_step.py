@@ -67,31 +67,27 @@ def initial_update(study: Study) -> LearnerUpdate:
     return LearnerUpdate(study, _state_text(study))
 
 
-def load_update(text: str) -> LearnerUpdate:
-    """Return a study as it was saved."""
-    return LearnerUpdate(Study.from_state(json.loads(text)), text)
-
-
-def update_learner(text: str, lessons: Sequence[RoundObservations], correction: Correction = NOTHING) -> LearnerUpdate:
-    """Learn from each round in turn and propose a policy of a new version.
+def update_learner(
+    before: LearnerUpdate, lessons: Sequence[RoundObservations], correction: Correction = NOTHING
+) -> LearnerUpdate:
+    """Learn from each round in turn and propose a policy of a new version; the study `before` does not change.
 
     Equal arguments give an equal state, bit for bit. A round without units of the learner is skipped. Corrected rounds
     are learned again first, under the policies that were served in them. If the learner fails on a round, its state
     stays as it was before the round. If it cannot propose a policy, the last probabilities get the new version, so
     that one round never stops a study.
 
-    >>> import json, pasto
+    >>> import pasto
     >>> from pasto.records import Observation
     >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=7)
     >>> cells = [Observation(0, k, units=100, mean=(float(k),), covariance=((0.01,),)) for k in (0, 1)]
     >>> rounds = [RoundObservations(1, tuple(cells)), RoundObservations(2, ())]
-    >>> after = update_learner(json.dumps(study.state()), rounds)
+    >>> after = update_learner(initial_update(study), rounds)
     >>> after.study.rounds, after.problems
     (1, ('round 2 had no units of the learner, so it taught nothing',))
     """
     problems: list[str] = []
-    before = json.loads(text)["version"]
-    study = Study.from_state(json.loads(text))
+    study, text = before.study.copy(), before.text
     if correction != NOTHING or study.correctable:
         study, text = _correct(study, text, correction, problems)
     final = len(lessons) if correction.final is None else correction.final
@@ -107,7 +103,7 @@ def update_learner(text: str, lessons: Sequence[RoundObservations], correction: 
         except Exception as error:  # the study must go on serving
             problems.append(f"round {lesson.round} could not be learned: {_describe_error(error)}")
             study = Study.from_state(json.loads(text))
-    if study.policy.version == before:
+    if study.policy.version == before.study.policy.version:
         try:
             study.publish()
             text = _state_text(study)

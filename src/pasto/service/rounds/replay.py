@@ -21,6 +21,7 @@ from pasto.service.rounds.data_check import CheckedRounds
 from pasto.service.rounds.guardrail_check import GuardrailResult, lengthen_ranges, phase_length
 from pasto.service.rounds.inputs import CloseInputs, Look, list_maturing
 from pasto.service.rounds.late_events import LateCorrections, find_changed_rounds
+from pasto.service.rounds.learner_step import LearnerUpdate
 from pasto.service.rounds.replay_measurement import RoundRemeasurer
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import ArmVerdict, CorrectableRound, MaturingRound, StudyState, identity_of
@@ -116,7 +117,7 @@ class ReplayedStudy:
         if policy is not None:
             _compare_policy(close, policy, next(policies, None))
             self.serving = policy
-        self._row, self._state, self._learner = result.row, result.state, result.learner.text
+        self._row, self._state, self._learner = result.row, result.state, result.learner
 
     def _compare(self, close: CloseRow, record: CloseRecord, result: CloseResult) -> None:
         if result.phase != record.next_phase:
@@ -145,7 +146,7 @@ class RecordedSource:
         row: StudyRow,
         state: StudyState,
         serving: PolicyRow,
-        learner: str,
+        learner: LearnerUpdate,
         close: CloseRow,
         record: CloseRecord,
     ) -> CloseInputs:
@@ -169,7 +170,8 @@ class RecordedSource:
             learns=record.learns,
             is_phase=row.state in PHASES and record.look is not None,
             high_water=close.high_water,
-            saved=learner,
+            saved=learner.text,
+            read_study=lambda: learner.study,
             waiting=tuple(maturing.values()),
             checked=CheckedRounds(learned=tuple(learned), discarded=discarded),
             late=LateCorrections(known, corrections),
