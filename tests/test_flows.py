@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 SCRIPT = Path(__file__).parent.parent / "tools" / "trace_flows.py"
-MAX_FILES = {"close a round": 58, "build a report": 61, "replay": 57, "ask/tell": 19}
+MAX_FILES = {"close a round": 45, "build a report": 50, "replay": 48, "ask/tell": 15}
 """Files that each flow may run through; lower a number whenever a flow gets shorter."""
 
 

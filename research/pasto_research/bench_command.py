@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from pasto.cli.extras import missing_extra
+from pasto.cli.environment import missing_extra, use_one_thread
 from pasto.cli.output import console, print_json, print_table, progress_bar
-from pasto.cli.threads import use_one_thread
 from pasto.formatting import format_number
 
 

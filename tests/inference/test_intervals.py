@@ -19,7 +19,7 @@ from pasto.inference import (
     relative_lift_by_logarithm,
     sequence_progress,
 )
-from pasto.inference.change_detection import (
+from pasto.inference.guardrail_evidence import (
     BET_SCALES,
     LOG_BET_WEIGHTS,
     MIXTURE_ROUNDS,

@@ -12,7 +12,7 @@ from pasto.errors import MeasurementError
 from pasto.inference import CellStatistics, Quantity, ValueRange
 from pasto.inference.lift import LiftTarget, estimate_history, estimate_lifts
 from pasto.inference.round_data import CellMoments, MeasuredRound, RoundRecord, record_rounds
-from pasto.metrics.moments import build_moments
+from pasto.metrics.engines.sqlite import build_moments
 
 SHARES = {("control", 0): 0.2, ("learner", 0): 0.2, ("learner", 1): 0.3, ("learner", 2): 0.3}
 METRICS = {"watch_time": Quantity(0), "like_rate": Quantity(1, 2)}

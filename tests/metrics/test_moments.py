@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import pasto
-from pasto.metrics import Moments, build_moments, covariances
+from pasto.metrics import Moments
+from pasto.metrics.engines.sqlite import build_moments
+from pasto.service.rounds.learner_step import covariances
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 shapes = st.tuples(st.integers(1, 12), st.integers(1, 4))

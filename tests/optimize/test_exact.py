@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-import pasto.optimize.exact.linear as exact
+import pasto.optimize.exact.solver as exact
 from pasto.arrays import FloatArray
 from pasto.errors import SolverError, UnsupportedError
 from pasto.objective import maximize, ratio

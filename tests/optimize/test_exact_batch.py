@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pasto.optimize.exact.linear as batch
+import pasto.optimize.exact.solver as batch
 from pasto.objective import maximize
 from pasto.optimize import Program, Solution, solve_batch, solve_linear
 

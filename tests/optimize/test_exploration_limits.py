@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose
 import pasto
 from pasto.errors import OptionError
 from pasto.estimate import IndependentPosterior
-from pasto.optimize.exploration_limits import ExplorationLimits, ShareBounds, cap_shares, limit_to_budget, lower_bounds
+from pasto.optimize.learners.base import ExplorationLimits
+from pasto.optimize.learners.exploration_limits import ShareBounds, cap_shares, limit_to_budget, lower_bounds
 
 
 @given(

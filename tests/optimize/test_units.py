@@ -14,9 +14,9 @@ from pasto.estimate import IndependentPosterior
 from pasto.objective import Objective
 from pasto.optimize import solve_exact
 from pasto.optimize.chance_constrained.robust_blend import holding_probabilities, solve_robust
-from pasto.optimize.exact.linear import solve_batch
-from pasto.optimize.exact.program import Program
-from pasto.optimize.exploration_limits import ExplorationLimits, ShareBounds
+from pasto.optimize.exact.solver import Program, solve_batch
+from pasto.optimize.learners.base import ExplorationLimits
+from pasto.optimize.learners.exploration_limits import ShareBounds
 from pasto.records import Blend
 
 UNITS = [1e-12, 1e-9, 1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12]

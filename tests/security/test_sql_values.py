@@ -69,7 +69,7 @@ def exact(store: Store, payloads: list[str]) -> None:
                 connection, store.dialect, study=study.number, version=1, after=0, until=until, columns=columns
             )
             assert (cell.units, cell.mean) == (1, (5.0, 1.0, 1.0, 1.0, 2.0)), payload
-        assert store.erase_unit(study.number, payload, AuditRow(1.0, payload, payload, payload, "{}")) == 4
+        assert store.erase_unit(study.number, payload, AuditRow(1.0, payload, payload, payload)) == 4
         line = store.read_audit_log(study.number)[-1]
         assert (line.who, line.action, line.reason) == (payload, payload, payload)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pasto.inference.round_data import join_cells
 from pasto.inference.sender_departure import Departure, SenderEvidence
 from pasto.metrics import Moments
-from pasto.metrics.moments import build_moments
+from pasto.metrics.engines.sqlite import build_moments
 from pasto.service import close_record
 from pasto.service.close_record import (
     CloseRecord,

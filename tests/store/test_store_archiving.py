@@ -16,7 +16,7 @@ from pasto.store.rows import EXPOSURE, METRIC
 from pasto.store.sql_store import DELETE_SEQUENCES, DELETE_UNITS, SEPARATE_POLICIES
 
 ROW = StudyRow("feed", 0, 1, "draft", "{}", 7, 0, 0, 0.0, 0.0)
-FORGET = AuditRow(5.0, "ann", "forget", "asked to", "{}")
+FORGET = AuditRow(5.0, "ann", "forget", "asked to")
 
 
 def events(version: int, units: int = 3) -> list[EventRow]:

@@ -54,7 +54,7 @@ def close(round: int, high_water: int = 0) -> CloseRow:
 
 
 def audit(action: str = "start") -> AuditRow:
-    return AuditRow(2.0, "bob", action, "because", '{"a": 1}')
+    return AuditRow(2.0, "bob", action, "because", {"a": 1})
 
 
 def query(store: Store, statement: str) -> list[tuple[Any, ...]]:
@@ -77,7 +77,7 @@ def test_a_study_comes_back_as_it_was(store: Store, study: StudyRow) -> None:
     assert study.number > 0
     assert store.read_study("feed") == study
     assert store.read_study("other") is None
-    assert store.read_audit_log(study.number) == [AuditRow(1.25, "ann", "create", "", "{}", 1)]
+    assert store.read_audit_log(study.number) == [AuditRow(1.25, "ann", "create", "", {}, 1)]
     other = store.create_study(replace(study, name="a"), audit())
     assert other.number != study.number
     assert store.list_studies() == [other, study]

@@ -18,8 +18,8 @@ from pasto.report.replay_report import ReplayException
 from pasto.service.archive import Archive
 from pasto.service.close_record import CloseRecord
 from pasto.service.round_history import RoundHistoryReader
-from pasto.service.rounds.close import round_observations
 from pasto.service.rounds.inputs import moments_of
+from pasto.service.rounds.learner_step import round_observations
 from pasto.service.rounds.replay import replay_study
 from pasto.service.service import Service
 from pasto.service.study_state import MaturingRound, StudyState
@@ -323,7 +323,7 @@ def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
     run.close()
     run.send(events[-8:-4])
     run.close()
-    audit = AuditRow(run.now, "ann", "forget", "asked to", json.dumps({"rounds": {"1": 2}}))
+    audit = AuditRow(run.now, "ann", "forget", "asked to", {"rounds": {"1": 2}})
     assert memory.erase_unit(run.number, events[0]["unit"], audit) == 2
     run.send(events[-4:])
     assert run.close()["corrected"] == [1]

@@ -19,7 +19,7 @@ import numpy as np
 from pasto.demo.scenario import ARMS, PLANS, DemoPlan, confirm_blend, limits, study_file
 from pasto.metrics import Moments
 from pasto.metrics.engines import ENGINES, Engine, MeasureRequest
-from pasto.metrics.moments import build_moments
+from pasto.metrics.engines.sqlite import build_moments
 from pasto.service.close_record import StoredCells
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pasto.cli.environment import use_one_thread
 from pasto.cli.output import console, echo, print_json, print_table
-from pasto.cli.threads import use_one_thread
 from pasto.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 
 from pasto import __version__
 from pasto.cli.demo import demo
-from pasto.cli.extras import missing_extra
+from pasto.cli.environment import missing_extra
 from pasto.cli.key import key
 from pasto.cli.output import echo
 from pasto.cli.plan import plan

@@ -154,8 +154,7 @@ def plan(
 
 
 def _draw(power_plan: PowerPlan, figure: Path) -> None:
-    from pasto.report.figures import save_figure
-    from pasto.report.power_figure import draw_plan
+    from pasto.report.figures import draw_plan, save_figure
 
     try:
         for path in save_figure(draw_plan(power_plan), figure):

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from pasto.cli.environment import use_one_thread
 from pasto.cli.output import echo
-from pasto.cli.threads import use_one_thread
 from pasto.service.settings import SETTINGS, Setting, read_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])

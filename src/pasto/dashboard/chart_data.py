@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from threading import Lock
@@ -19,13 +19,17 @@ from pasto.inference.lift import LiftTarget, estimate_history
 from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
 from pasto.report.guardrail_text import basis_text
 from pasto.service.close_record import CloseRecord, RecordedRound
+from pasto.service.http.responses import HttpResponse, json_response
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.lift_report import aimed_quantities, finite
+from pasto.service.reports.tradeoff import chart_tradeoff, read_posterior_means
+from pasto.service.service import Service
 from pasto.service.study_file import GuardrailSpec, StudySpec
 from pasto.service.study_file.spec import build_quantities, find_stop_basis
 from pasto.store import Store
 from pasto_sdk.policy_document import BUCKET_TOTAL
 
+NO_STORE = ((b"cache-control", b"no-store"),)
 POINTS = 150
 """Rounds in one chart at most."""
 
@@ -316,3 +320,10 @@ def _level(cell: CellMoments | None, quantity: Quantity) -> tuple[float, float]:
 def _known_level(cell: CellMoments | None, quantity: Quantity) -> float | None:
     level = _level(cell, quantity)[0]
     return finite(level)
+
+
+def answer_tradeoff(service: Service, name: str, limits: Mapping[int, float], across: int) -> HttpResponse:
+    """Compute the trade-off of a study; a browser must not cache the response."""
+    posterior = read_posterior_means(service.policy_cache.reload(name))
+    chart = None if posterior is None else chart_tradeoff(posterior, limits, across)
+    return json_response({"tradeoff": chart}, headers=NO_STORE)

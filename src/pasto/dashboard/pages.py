@@ -10,10 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 from pasto.dashboard.audit_log import AuditLogReader, find_alarms
-from pasto.dashboard.chart_data import RoundSamples, build_series
+from pasto.dashboard.chart_data import NO_STORE, RoundSamples, answer_tradeoff, build_series
 from pasto.dashboard.renderer import HTML, render_page
 from pasto.dashboard.sessions import Session, Sessions
-from pasto.dashboard.tradeoff import NO_STORE, answer_tradeoff
 from pasto.report.records import Report, read_record
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response

@@ -19,8 +19,8 @@ from pasto.formatting import (
     format_time,
     format_time_span,
 )
+from pasto.report.data_text import departure_text
 from pasto.report.guardrail_text import basis_text, certificate_text, verdict_text
-from pasto.report.sender_text import departure_text
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, Headers, HttpResponse
 

@@ -10,16 +10,8 @@ from pasto.inference.betting import (
     log_bounded_evidence,
     mean_increments,
 )
-from pasto.inference.cell_statistics import (
-    CellStatistics,
-    ComparisonSide,
-    PooledStatistics,
-    build_side,
-    running_covariances,
-    unit_covariances,
-)
-from pasto.inference.change_detection import ChangeDetectorState, bounded_drift_evidence, drift_evidence
-from pasto.inference.comparison import Comparison, Quantity, Weights, compare
+from pasto.inference.comparison import Comparison, ComparisonSide, Quantity, Weights, build_side, compare
+from pasto.inference.guardrail_evidence import ChangeDetectorState, bounded_drift_evidence, drift_evidence
 from pasto.inference.intervals import (
     TIGHTEST_ROUNDS,
     Interval,
@@ -32,6 +24,7 @@ from pasto.inference.intervals import (
     relative_lift_by_logarithm,
     sequence_progress,
 )
+from pasto.inference.round_data import CellStatistics, PooledStatistics, running_covariances, unit_covariances
 
 __all__ = [
     "TIGHTEST_ROUNDS",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from pasto.arrays import FloatArray
-from pasto.errors import OptionError
-from pasto.inference.cell_statistics import ComparisonSide
+from pasto.errors import MeasurementError, OptionError
 from pasto.inference.intervals import (
     TIGHTEST_ROUNDS,
     Interval,
@@ -22,6 +22,7 @@ from pasto.inference.intervals import (
     sequence_progress,
     welch_degrees,
 )
+from pasto.inference.round_data import CellStatistics
 
 Weights = Literal["traffic", "even"]
 MIN_SEQUENCE_UNITS = 50.0
@@ -38,6 +39,52 @@ class Quantity:
 
     numerator: int
     denominator: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparisonSide:
+    """One side of a comparison, round by round: an arm, a candidate, or a blend of candidates at fixed shares."""
+
+    units: FloatArray
+    """(…, rounds): effective units, 1 / Σ share² / units; 0 if a part of the side was not served."""
+    mean: FloatArray
+    """(…, rounds, columns)."""
+    covariance: FloatArray
+    """(…, rounds, columns, columns): of the mean."""
+    degrees: FloatArray
+    """(…, rounds): degrees of freedom of the covariance."""
+
+    def split_rounds(self) -> ComparisonSide:
+        """Return every round as a separate study: (…, rounds, 1)."""
+        return ComparisonSide(
+            self.units[..., None], self.mean[..., None, :], self.covariance[..., None, :, :], self.degrees[..., None]
+        )
+
+
+def build_side(cells: CellStatistics, covariances: FloatArray, shares: Mapping[int, float] | int) -> ComparisonSide:
+    """Return a side with fixed shares of cells, by cell index; a single index is that cell alone.
+
+    >>> from pasto.inference.round_data import unit_covariances
+    >>> cells = CellStatistics(np.array([[50.0, 50.0]]), np.array([[[1.0], [3.0]]]), np.full((1, 2, 1, 1), 49.0))
+    >>> half = build_side(cells, unit_covariances(cells), {0: 0.5, 1: 0.5})
+    >>> half.units.tolist(), half.mean.ravel().tolist(), half.covariance.ravel().tolist()
+    ([100.0], [2.0], [0.01])
+    """
+    used_shares = {shares: 1.0} if isinstance(shares, int) else {cell: share for cell, share in shares.items() if share}
+    if not used_shares:
+        raise MeasurementError("a side of a comparison needs at least one cell with a share")
+    cell_indices, weights = list(used_shares), np.array(list(used_shares.values()))
+    units = cells.units[..., cell_indices]
+    usable = (units > 0).all(axis=-1)
+    filled_units = np.where(units > 0, units, 1.0)
+    inverse = (weights**2 / filled_units).sum(axis=-1)
+    covariance = np.einsum("...k,...kij->...ij", weights**2 / filled_units, covariances[..., cell_indices, :, :])
+    return ComparisonSide(
+        units=np.where(usable, 1.0 / inverse, 0.0),
+        mean=np.einsum("k,...km->...m", weights, cells.mean[..., cell_indices, :]),
+        covariance=covariance,
+        degrees=np.where(usable, np.maximum(units - 1.0, 0.0).sum(axis=-1), 0.0),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

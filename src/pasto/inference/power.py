@@ -9,7 +9,7 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.errors import OptionError
 from pasto.inference import error_per_claim, log_evidence, reach_at_any_time, reach_at_horizon, sequence_progress
-from pasto.inference.change_detection import MIXTURE_ROUNDS
+from pasto.inference.guardrail_evidence import MIXTURE_ROUNDS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

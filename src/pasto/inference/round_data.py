@@ -1,4 +1,8 @@
-"""Round data: the moments of every cell, and the shares with which units were drawn."""
+"""Round data: the moments of every cell of a round, the shares of its units, and the statistics of many rounds.
+
+A cell is one candidate in one arm. Arms are compared within a round and never added up across rounds, because shares
+and levels change from round to round.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,13 @@ from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
-from pasto.inference import CellStatistics, unit_covariances
 
 CellKey = tuple[str, int]
 """Arm and candidate index."""
+POOLED_VARIANCE_UNITS = 100.0
+"""Units that the variance pooled over rounds counts for, relative to a cell's own."""
+SHARED_VARIANCE_UNITS = 200.0
+"""Units that the variance of all cells counts for in sequences, in which a cell may not have a rare event yet."""
 
 
 class MeasuredCell(Protocol):
@@ -131,6 +138,149 @@ def join_cells(arm: str, cells: Sequence[MeasuredCell]) -> CellMoments | None:
     return (cells if isinstance(cells, CellTable) else CellTable.from_cells(cells)).join_arm(arm)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CellStatistics:
+    """Moments by round and cell; any axes before those are separate studies.
+
+    >>> cells = CellStatistics(np.array([[2.0, 2.0]]), np.array([[[1.0], [3.0]]]), np.array([[[[0.5]], [[0.5]]]]))
+    >>> both = cells.join([0, 1])
+    >>> both.units[0, 2].item(), both.mean[0, 2, 0].item(), both.cross[0, 2, 0, 0].item()
+    (4.0, 2.0, 5.0)
+    """
+
+    units: FloatArray
+    """(…, rounds, cells)."""
+    mean: FloatArray
+    """(…, rounds, cells, columns); any finite value if there are no units."""
+    cross: FloatArray
+    """(…, rounds, cells, columns, columns): Σ(x − mean)(x − mean)ᵀ over the units."""
+
+    def __post_init__(self) -> None:
+        columns = self.mean.shape[-1]
+        if self.mean.shape != (*self.units.shape, columns) or self.cross.shape != (*self.mean.shape, columns):
+            raise MeasurementError(
+                "moments need units (rounds, cells), means (rounds, cells, columns) and cross-products (rounds, cells, "
+                f"columns, columns), got {self.units.shape}, {self.mean.shape} and {self.cross.shape}"
+            )
+
+    def join(self, indices: Sequence[int]) -> CellStatistics:
+        """Return the statistics with one more cell at the end: several cells joined within each round."""
+        cells = list(indices)
+        units, mean, cross = self.units[..., cells], self.mean[..., cells, :], self.cross[..., cells, :, :]
+        total = units.sum(axis=-1)
+        joint_mean = np.einsum("...k,...km->...m", units, mean) / np.maximum(total, 1.0)[..., None]
+        deviations = mean - joint_mean[..., None, :]
+        joint_cross = cross.sum(axis=-3) + np.einsum("...k,...ki,...kj->...ij", units, deviations, deviations)
+        return CellStatistics(
+            np.concatenate([self.units, total[..., None]], axis=-1),
+            np.concatenate([self.mean, joint_mean[..., None, :]], axis=-2),
+            np.concatenate([self.cross, joint_cross[..., None, :, :]], axis=-3),
+        )
+
+
+def unit_covariances(cells: CellStatistics, *, running: bool = False) -> FloatArray:
+    """Return the covariance of one unit in every round and cell, shrunk toward that of the cell over all rounds.
+
+    A cell of few units does not determine its own variance: a low mean of a skewed metric comes with a small variance,
+    and intervals would be too narrow. So a cell uses its covariance over rounds, scaled by the width of the round for
+    all cells together. Its own covariance counts with the weight of its units.
+
+    With `running`, as sequences need it, a round does not depend on later ones. A cell's variance over rounds is then
+    never much below that of all cells: ten units without a single like do not mean that there is no noise.
+
+    >>> units, mean = np.array([[4.0], [400.0]]), np.zeros((2, 1, 1))
+    >>> cells = CellStatistics(units, mean, np.array([[[[0.3]]], [[[399.0]]]]))
+    >>> unit_covariances(cells)[:, 0, 0, 0].round(2).tolist()
+    [0.94, 1.0]
+    """
+    return _covariances(cells, running, None)[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PooledStatistics:
+    """Sums over earlier rounds from which running covariances continue."""
+
+    spread: FloatArray
+    """(…, columns): sum of the squares of all cells."""
+    count: FloatArray
+    """(…, 1): degrees of freedom of `spread`."""
+    cross: FloatArray
+    """(…, cells, columns, columns): sums of each cell, relative to the widths of the rounds."""
+    degrees: FloatArray
+    """(…, cells)."""
+
+
+def running_covariances(
+    cells: CellStatistics, before: PooledStatistics | None = None
+) -> tuple[FloatArray, PooledStatistics]:
+    """Return the running covariance of one unit in every round and cell, and the sums to continue from.
+
+    >>> cells = CellStatistics(np.full((2, 1), 50.0), np.zeros((2, 1, 1)), np.array([[[[40.0]]], [[[90.0]]]]))
+    >>> first, second = (CellStatistics(*(part[part_rounds] for part in (cells.units, cells.mean, cells.cross)))
+    ...                  for part_rounds in (slice(0, 1), slice(1, 2)))
+    >>> continued = running_covariances(second, running_covariances(first)[1])[0]
+    >>> bool(np.allclose(continued, running_covariances(cells)[0][1:]))
+    True
+    """
+    return _covariances(cells, True, before)
+
+
+def _covariances(
+    cells: CellStatistics, running: bool, before: PooledStatistics | None
+) -> tuple[FloatArray, PooledStatistics]:
+    earlier = (None,) * 4 if before is None else (before.spread, before.count, before.cross, before.degrees)
+    degrees = np.maximum(cells.units - 1.0, 0.0)
+    spread = np.einsum("...kii->...ki", cells.cross).sum(axis=-2)
+    total_degrees = degrees.sum(axis=-1)[..., None]
+    running_sums = [
+        _accumulate(values, -2, running, initial)
+        for values, initial in ((spread, earlier[0]), (total_degrees, earlier[1]))
+    ]
+    width = _widths(spread, total_degrees, running_sums[0] / np.maximum(running_sums[1], 1.0))
+    width_products = width[..., None, :, None] * width[..., None, None, :]
+    pooled = _accumulate(cells.cross / width_products, -4, running, earlier[2])
+    cell_degrees = _accumulate(degrees, -2, running, earlier[3])
+    shared = pooled.sum(axis=-3, keepdims=True)
+    shared = shared / np.maximum(cell_degrees.sum(axis=-1, keepdims=True), 1.0)[..., None, None]
+    # A cell that never had two units uses the covariance of all cells.
+    shared_weight = np.where(cell_degrees > 0, SHARED_VARIANCE_UNITS if running else 0.0, 1.0)[..., None, None]
+    shrunk = (pooled + shared_weight * shared) / (cell_degrees[..., None, None] + shared_weight)
+    if running:
+        own_variances, shrunk_variances = (
+            np.einsum("...ii->...i", matrix)
+            for matrix in (pooled / np.maximum(cell_degrees, 1.0)[..., None, None], shrunk)
+        )
+        inflation = np.sqrt(np.maximum(own_variances / np.where(shrunk_variances > 0, shrunk_variances, 1.0), 1.0))
+        shrunk = shrunk * inflation[..., :, None] * inflation[..., None, :]
+    covariances = np.asarray(
+        (cells.cross + POOLED_VARIANCE_UNITS * width_products * shrunk)
+        / (degrees[..., None, None] + POOLED_VARIANCE_UNITS)
+    )
+    after = PooledStatistics(
+        running_sums[0][..., -1, :], running_sums[1][..., -1, :], pooled[..., -1, :, :, :], cell_degrees[..., -1, :]
+    )
+    return covariances, after
+
+
+def _widths(spread: FloatArray, degrees: FloatArray, typical: FloatArray) -> FloatArray:
+    """Return the standard deviation of every column in every round, over all cells: (…, rounds, columns)."""
+    # A round of few units does not determine its own width either.
+    share = degrees / (degrees + POOLED_VARIANCE_UNITS)
+    variance = share * spread / np.maximum(degrees, 1.0) + (1.0 - share) * typical
+    return np.asarray(np.sqrt(np.where(variance > 0, variance, 1.0)))
+
+
+def _accumulate(values: FloatArray, axis: int, running: bool, before: FloatArray | None = None) -> FloatArray:
+    """Return the sum over all rounds or, if running, up to every round."""
+    if not running:
+        return np.asarray(values.sum(axis=axis, keepdims=True))
+    if before is None:
+        return np.asarray(np.cumsum(values, axis=axis))
+    initial = np.expand_dims(before, axis)
+    sums = np.cumsum(np.concatenate([initial, values], axis=axis), axis=axis)
+    return np.asarray(np.moveaxis(np.moveaxis(sums, axis, 0)[1:], 0, axis))
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuredRound:
     """Measured round: the policy's version, the share of every cell, and the moments of the cells.
@@ -218,7 +368,7 @@ def record_rounds(rounds: Sequence[MeasuredRound]) -> RoundRecord:
     """
     if not rounds:
         raise MeasurementError("a report needs at least one measured round, got none")
-    columns = {width for measured in rounds for width in _widths(measured.cells)}
+    columns = {width for measured in rounds for width in _column_counts(measured.cells)}
     if len(columns) > 1:
         raise MeasurementError(f"every cell needs the same number of columns, got {sorted(columns)}")
     width = columns.pop() if columns else 1
@@ -247,7 +397,7 @@ def record_rounds(rounds: Sequence[MeasuredRound]) -> RoundRecord:
     return RoundRecord(keys, tuple(measured.version for measured in rounds), CellStatistics(units, mean, cross), shares)
 
 
-def _widths(cells: Sequence[MeasuredCell]) -> set[int]:
+def _column_counts(cells: Sequence[MeasuredCell]) -> set[int]:
     if isinstance(cells, CellTable):
         return {cells.mean.shape[1]} if len(cells) else set()
     return {len(cell.mean) for cell in cells}

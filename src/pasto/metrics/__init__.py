@@ -2,10 +2,10 @@
 
 from pasto.metrics.definitions import Column, Condition, Covariate, Metric
 from pasto.metrics.engines import ENGINES, CovariateWindow, Engine, MeasureRequest
-from pasto.metrics.measurement import measure
-from pasto.metrics.moments import Moments, build_moments, covariances
+from pasto.metrics.measurement import Sender, measure, measure_by_sender
+from pasto.metrics.moments import Moments
 from pasto.metrics.parsing import parse_metrics
-from pasto.metrics.sender_measurement import OTHER_SOURCES, Sender, measure_by_sender
+from pasto.metrics.request import OTHER_SOURCES
 
 __all__ = [
     "ENGINES",
@@ -19,8 +19,6 @@ __all__ = [
     "Metric",
     "Moments",
     "Sender",
-    "build_moments",
-    "covariances",
     "measure",
     "measure_by_sender",
     "parse_metrics",

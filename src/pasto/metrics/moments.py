@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from pasto.arrays import FloatArray
-
 Matrix = tuple[tuple[float, ...], ...]
 
 
@@ -31,49 +29,6 @@ class Moments:
     """(C, C): Σ (x − mean)(x − mean)ᵀ over units."""
     clipped: tuple[int, ...]
     """(C,): units whose number was outside the range of the column, and was clipped."""
-
-
-def build_moments(arm: str, candidate: int, values: FloatArray, clipped: Sequence[int]) -> Moments:
-    """Return the moments of one cell's values, of shape (units, columns), added in the order of their rows.
-
-    >>> import numpy as np
-    >>> build_moments("learner", 0, np.array([[1.0, 0.0], [3.0, 2.0]]), (0, 0)).cross
-    ((2.0, 2.0), (2.0, 2.0))
-    """
-    units, columns = values.shape
-    rows = np.ascontiguousarray(values.T)
-    rough = rows.sum(axis=1) / units
-    centred = rows - rough[:, None]
-    correction = centred.sum(axis=1) / units  # rounding error of the mean
-    mean, centred = rough + correction, centred - correction[:, None]
-    cross = np.empty((columns, columns))
-    for i in range(columns):
-        cross[i, i:] = cross[i:, i] = (centred[i] * centred[i:]).sum(axis=1)
-    return Moments(
-        arm, candidate, units, tuple(mean.tolist()), tuple(map(tuple, cross.tolist())), tuple(map(int, clipped))
-    )
-
-
-def covariances(measured: Sequence[Moments]) -> tuple[Matrix | None, ...]:
-    """Return the covariance (C, C) of each cell's mean: cross / (n − 1) / n.
-
-    A cell of one unit takes the pooled covariance of a unit of the round: Σ cross / Σ (n − 1) over cells. None for
-    every cell if no cell has two units.
-
-    >>> pair = Moments("learner", 0, 2, (2.0,), ((2.0,),), (0,))
-    >>> covariances([pair, Moments("learner", 1, 1, (5.0,), ((0.0,),), (0,))])
-    (((1.0,),), ((2.0,),))
-    """
-    freedom = sum(cell.units - 1 for cell in measured)
-    if not freedom:
-        return (None,) * len(measured)
-    pooled = np.sum([cell.cross for cell in measured], axis=0) / freedom
-    return tuple(
-        tuple(
-            map(tuple, (pooled if cell.units == 1 else np.array(cell.cross) / (cell.units - 1) / cell.units).tolist())
-        )
-        for cell in measured
-    )
 
 
 MAX_RELATIVE_DIFFERENCE = 1e-9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pasto.metrics.definitions import Column
-from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
+from pasto_sdk.policy_document import RENAMED_ARMS
 
 SEPARATOR, OTHER_SOURCES = "\x1f", "\x1e"
 """Characters between the parts of a sender label, and in the place of sources that are not listed."""
@@ -73,16 +73,6 @@ def sender_label(separator: str, other: str, listed: str, arm: str = "arm") -> s
     """Return SQL for an exposure's key, source and arm in one text; `listed` is SQL for whether a source is listed."""
     source = f"CASE WHEN source IS NULL THEN '' WHEN {listed} THEN source ELSE {other} END"
     return f"coalesce(key_prefix, '') || {separator} || {source} || {separator} || {arm}"
-
-
-def current_label(label: str) -> str:
-    r"""Return a label, or an arm alone, with the present name of its arm.
-
-    >>> current_label("ab12\x1fweb\x1fheld"), current_label("single")
-    ('ab12\x1fweb\x1fpaused', 'best_single')
-    """
-    sender, separator, arm = label.rpartition(SEPARATOR)
-    return f"{sender}{separator}{current_arm(arm)}"
 
 
 def split_label(label: str) -> tuple[str, str, str]:

@@ -1,7 +1,6 @@
 """Objectives: a goal to raise and guardrails to keep, as a concave f with its gradient."""
 
-from pasto.objective.goals import LinearGoal, Ratio, RatioGoal, UtilityGoal, ratio
-from pasto.objective.guardrails import Guardrail
+from pasto.objective.goals import Guardrail, LinearGoal, Ratio, RatioGoal, UtilityGoal, ratio
 from pasto.objective.normal_form import NormalForm
 from pasto.objective.objective import (
     Objective,

@@ -11,8 +11,16 @@ import numpy as np
 
 from pasto.arrays import FloatArray
 from pasto.errors import ObjectiveError, StateError
-from pasto.objective.goals import Goal, LinearGoal, Ratio, RatioGoal, UtilityGoal, check_utility
-from pasto.objective.guardrails import Guardrail, likely_percentage
+from pasto.objective.goals import (
+    Goal,
+    Guardrail,
+    LinearGoal,
+    Ratio,
+    RatioGoal,
+    UtilityGoal,
+    check_utility,
+    likely_percentage,
+)
 from pasto.objective.normal_form import NormalForm
 
 

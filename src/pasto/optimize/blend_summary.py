@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.objective import NormalForm, Objective, Utility
-from pasto.optimize.exact.linear import spreads
+from pasto.optimize.exact.solver import spreads
 from pasto.records import Blend, Gain
 
 

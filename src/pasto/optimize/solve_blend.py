@@ -15,8 +15,8 @@ from pasto.arrays import FloatArray
 from pasto.data_frames import DataTable, is_text, read_columns, read_rows, read_table
 from pasto.errors import MeansError, OptionError, PastoWarning, refuse_renamed_options
 from pasto.objective import NormalForm, Objective, Ratio, Utility
+from pasto.objective.goals import warn_useless_bounds
 from pasto.objective.objective import check_objective
-from pasto.objective.useless_bounds import warn_useless_bounds
 from pasto.optimize.blend_summary import summarize_form
 from pasto.optimize.exact.solver import solve_exact
 from pasto.records import Blend

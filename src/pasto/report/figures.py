@@ -10,11 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from pasto.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from pasto.inference.power import PowerPlan
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Colours of Okabe and Ito, in the order in which lines take them."""
@@ -174,3 +178,26 @@ def save_figure(figure: Figure, path: str | Path) -> list[Path]:
     figure.savefig(image, format="png", dpi=DOTS)
     figure.savefig(drawing, format="svg", metadata={"Date": None})
     return [image, drawing]
+
+
+def draw_plan(plan: PowerPlan) -> Figure:
+    """Draw the chances of a decision, round by round.
+
+    >>> from pasto.inference.power import plan_power
+    >>> figure = draw_plan(plan_power(effect=0.1, deviation=1.0, units=1000, rounds=20, studies=100))
+    >>> len(figure.axes)
+    1
+    """
+    figure, (axes,) = new_figure()
+    rounds = np.arange(1, len(plan.error) + 1)
+    for chances, name, colour in (
+        (plan.at_horizon, "one look, set beforehand", COLOURS[0]),
+        (plan.at_any_look, "looking after every round", COLOURS[1]),
+        (plan.guardrail_monitor, "guardrail monitor, for a drop of this size", COLOURS[2]),
+    ):
+        draw_curve(axes, rounds, 100.0 * chances, name=name, colour=colour)
+    draw_level(axes, 100.0 * plan.power, f"asked for, {plan.power:.0%}", right=False)
+    label_axes(axes, title="How long until it shows", x="rounds", y="chance of a decision, %")
+    axes.set_ylim(0, 100)
+    draw_legend(axes, "lower right")
+    return figure

@@ -16,6 +16,7 @@ from pasto.formatting import (
     format_percent,
 )
 from pasto.report.data_records import AccountingReport, QualityReport, SenderLine
+from pasto.report.data_text import departure_text
 from pasto.report.guardrail_text import (
     SIDE_TEXT,
     basis_text,
@@ -41,7 +42,6 @@ from pasto.report.records import (
     SourceProblem,
     TradeoffReport,
 )
-from pasto.report.sender_text import departure_text
 
 Row = tuple[str, ...]
 MAX_ROWS = 20

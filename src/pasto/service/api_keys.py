@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from pasto.control_characters import check_lines
 from pasto.errors import OptionError
-from pasto.service.audit_log import audit_line
-from pasto.store import KeyRow, Store, StudyRow
+from pasto.store import AuditRow, KeyRow, Store, StudyRow
 
 SCOPES = ("admin", "evaluate", "ingest", "read")
 """What a key may do; `admin` may do everything."""
@@ -121,9 +121,10 @@ class ApiKeys:
 
     def create(self, name: str, scopes: Iterable[str], *, expires_in: float | None = None, who: str = "") -> NewApiKey:
         """Create a key; only the result has its secret. The audit log names `who`."""
+        check_lines(who=who)
         row, text = _make(name, scopes, self._clock(), expires_in)
         detail = {"name": row.name, "prefix": row.prefix, "scopes": row.scopes, "expires_at": row.expires_at}
-        self._store.add_key(row, audit=[audit_line(row.created_at, who, "key created", "", detail)])
+        self._store.add_key(row, audit=[AuditRow(row.created_at, who, "key created", "", detail)])
         self._rows = {**self._rows, row.prefix: row}
         return NewApiKey(row.prefix, row.name, row.scopes, row.created_at, row.expires_at, None, True, text)
 
@@ -137,13 +138,14 @@ class ApiKeys:
 
     def revoke(self, prefix: str, *, who: str = "") -> bool:
         """Revoke a key now; False if there is none, or it was revoked before."""
+        check_lines(who=who)
         if prefix not in self._rows:
             self.refresh()
         row = self._rows.get(prefix)
         if row is None:
             return False
         now = self._clock()
-        line = audit_line(now, who, "key revoked", "", {"name": row.name, "prefix": prefix})
+        line = AuditRow(now, who, "key revoked", "", {"name": row.name, "prefix": prefix})
         if not self._store.revoke_key(prefix, now, audit=[line]):
             return False
         self._rows = {**self._rows, prefix: replace(row, revoked_at=now)}
@@ -151,6 +153,7 @@ class ApiKeys:
 
     def rotate(self, prefix: str, *, grace: float = 86400.0, who: str = "") -> NewApiKey:
         """Make a key like another one, which stays valid for `grace` seconds more: time to hand out the new one."""
+        check_lines(who=who)
         self.refresh()
         old = self._rows.get(prefix)
         if old is None or not _valid(old, self._clock()):
@@ -160,7 +163,7 @@ class ApiKeys:
         row, text = _make(old.name, old.scopes, self._clock(), _lifetime(old))
         ends_at = row.created_at + grace
         detail = {"name": old.name, "prefix": prefix, "successor": row.prefix, "revoked_at": ends_at}
-        line = audit_line(row.created_at, who, "key rotated", "", detail)
+        line = AuditRow(row.created_at, who, "key rotated", "", detail)
         self._store.rotate_key(prefix, ends_at, row, audit=[line])
         self.refresh()
         return NewApiKey(row.prefix, row.name, row.scopes, row.created_at, row.expires_at, None, True, text)

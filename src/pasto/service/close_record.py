@@ -20,6 +20,7 @@ from pasto.inference.round_data import CellMoments, CellTable, join_cells
 from pasto.inference.sender_departure import Departure, SenderEvidence
 from pasto.metrics import Moments
 from pasto.service.study_state import ArmVerdict
+from pasto.store import CloseRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 
 FORMAT = 3
@@ -322,6 +323,28 @@ class CloseRecord:
             method=document.get("method"),
             problems=tuple(document["problems"]),
         )
+
+
+def close_summary(close: CloseRow) -> dict[str, Any]:
+    """Return the description of a closed round: its state, what it learned and the next policy."""
+    record = CloseRecord.from_text(close.record)
+    return {
+        "round": close.round,
+        "version": close.version,
+        "next_version": close.next_version,
+        "state": record.state,
+        "next_state": record.next_phase.state,
+        "learned_from": [entry.round for entry in record.rounds],
+        "corrected": [entry.round for entry in record.corrected],
+        "held": [entry.round for entry in record.held],
+        "units": sum(entry.cells.count_units() for entry in record.rounds),
+        "interim_units": None if record.look is None else record.look.cells.count_units(),
+        "verdicts": [asdict(verdict) for verdict in record.verdicts or ()],
+        "problems": list(record.problems),
+        "high_water": close.high_water,
+        "learner_checksum": close.learner_checksum,
+        "closed_at": close.closed_at,
+    }
 
 
 def _upgrade_format_1(document: Mapping[str, Any]) -> dict[str, Any]:

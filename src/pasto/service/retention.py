@@ -74,7 +74,7 @@ class Retention:
             counts.update(version for _, version in events)
             if counts:
                 rounds = {str(version): counts[version] for version in sorted(counts)}
-                detail = json.dumps({"events": counts.total(), "rounds": rounds}, separators=(",", ":"))
+                detail = {"events": counts.total(), "rounds": rounds}
                 line = AuditRow(self._clock(), who, "forget", reason, detail)
                 # The audit line first: a crash before it would leave a difference that nothing explains.
                 self._store.erase_unit(row.number, unit, line, [sequence for sequence, _ in events])

@@ -6,14 +6,13 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from pasto.service.close_record import CloseRecord
 from pasto.service.lifecycle import allowed
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.rounds.data_check import describe_held_rounds
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import StudyState, with_joint_bound
 from pasto.space import Candidates
-from pasto.store import AuditRow, CloseRow
+from pasto.store import AuditRow
 from pasto_sdk.policy import PublishedPolicy
 
 
@@ -64,28 +63,6 @@ def study_overview(snapshot: StudySnapshot, now: float) -> dict[str, Any]:
     return found
 
 
-def close_summary(close: CloseRow) -> dict[str, Any]:
-    """Return the description of a closed round: its state, what it learned and the next policy."""
-    record = CloseRecord.from_text(close.record)
-    return {
-        "round": close.round,
-        "version": close.version,
-        "next_version": close.next_version,
-        "state": record.state,
-        "next_state": record.next_phase.state,
-        "learned_from": [entry.round for entry in record.rounds],
-        "corrected": [entry.round for entry in record.corrected],
-        "held": [entry.round for entry in record.held],
-        "units": sum(entry.cells.count_units() for entry in record.rounds),
-        "interim_units": None if record.look is None else record.look.cells.count_units(),
-        "verdicts": [asdict(verdict) for verdict in record.verdicts or ()],
-        "problems": list(record.problems),
-        "high_water": close.high_water,
-        "learner_checksum": close.learner_checksum,
-        "closed_at": close.closed_at,
-    }
-
-
 def audit_entry(row: AuditRow) -> dict[str, Any]:
     """Return an entry of the audit log."""
     return {
@@ -94,7 +71,7 @@ def audit_entry(row: AuditRow) -> dict[str, Any]:
         "who": row.who,
         "action": row.action,
         "reason": row.reason,
-        "detail": json.loads(row.detail),
+        "detail": dict(row.detail),
     }
 
 

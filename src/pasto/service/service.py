@@ -11,15 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pasto.control_characters import escape_control
+from pasto.control_characters import check_lines, escape_control
 from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError, StudyExistsError, UnknownStudyError
 from pasto.report.lift_records import ConfirmationVerdict
 from pasto.report.records import Report, SourceProblem, WhatIfAnswer, write_record
 from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import ApiKeyRecord, ApiKeys, NewApiKey
 from pasto.service.archive import Archive, ArchiveResult
-from pasto.service.audit_log import audit_line, check_reason
-from pasto.service.close_record import NextPhase
+from pasto.service.close_record import NextPhase, close_summary
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
 from pasto.service.ingest import IngestPipeline
 from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, read_horizon, target
@@ -36,12 +35,11 @@ from pasto.service.rounds.data_check import resolve
 from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
-from pasto.service.serializers import audit_entry, close_summary, study_overview, study_summary
-from pasto.service.source_check import SourceCheck, StudyFileCheck, check_file, check_source
-from pasto.service.source_health import SourceHealth
+from pasto.service.serializers import audit_entry, study_overview, study_summary
+from pasto.service.source_check import SourceCheck, SourceHealth, StudyFileCheck, check_file, check_source
 from pasto.service.study_file import StudySpec, parse_spec, upgrade_document
 from pasto.service.study_state import StudyState
-from pasto.store import INSTALLATION, Store, StudyRow
+from pasto.store import INSTALLATION, AuditRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
 
@@ -113,6 +111,7 @@ class Service:
         An archived study of that name is renamed NAME@1, NAME@2 and so on, named in the reply as `archived_as`; all
         that is kept of it stays with it.
         """
+        check_lines(who=who, reason=reason)
         spec = parse_spec(document)
         source = check_source(spec)
         now = self._clock()
@@ -128,7 +127,7 @@ class Service:
             stem, _, place = old_name.rpartition("@")
             details = StudyState(identity=f"{stem}@{int(place) + (earlier is not None)}").to_text()
         row = StudyRow(spec.name, 0, 1, "draft", _text(spec), chosen, 0, 0, now, now, details)
-        line = audit_line(now, who, "create", reason, {"warnings": list(spec.warnings)})
+        line = AuditRow(now, who, "create", reason, {"warnings": list(spec.warnings)})
         self.store.create_study(row, line, rename_archived=old_name)
         renamed = {} if earlier is None else {"archived_as": old_name}
         return {**self.show(spec.name), "warnings": _warnings(spec, source), **renamed}
@@ -141,6 +140,7 @@ class Service:
 
     def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
         """Replace the study file of a draft; LifecycleError if the study is not a draft any more."""
+        check_lines(who=who, reason=reason)
         spec = parse_spec(document)
         if spec.name != name:
             raise OptionError(
@@ -153,7 +153,7 @@ class Service:
             check_draft(name, row.state, "edit")
             before = upgrade_document(json.loads(row.study_file))
             changed = [part for part in {**before, **spec.document} if before.get(part) != spec.document.get(part)]
-            line = audit_line(self._clock(), who, "edit", reason, {"changed": changed, "warnings": list(spec.warnings)})
+            line = AuditRow(self._clock(), who, "edit", reason, {"changed": changed, "warnings": list(spec.warnings)})
             after = replace(row, generation=row.generation + 1, study_file=_text(spec))
             if self.store.update_study(row, after, audit=[line]):
                 return {**self.show(name), "warnings": _warnings(spec, source)}
@@ -161,11 +161,12 @@ class Service:
 
     def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete a draft, which frees its name; its audit log stays, under the name in the reply."""
+        check_lines(who=who, reason=reason)
         for _ in range(MAX_TRIES):
             row = self._row(name)
             check_draft(name, row.state, "delete")
             old_name = self._old_name(name)
-            line = audit_line(self._clock(), who, "delete", reason, {"from": name, "to": old_name})
+            line = AuditRow(self._clock(), who, "delete", reason, {"from": name, "to": old_name})
             if self.store.delete_draft(row, old_name, line):
                 with suppress(UnknownStudyError):
                     self.policy_cache.reload(name)
@@ -214,7 +215,7 @@ class Service:
         A study that the guardrail monitor paused needs a reason to be resumed.
         """
         _check_options(action, options)
-        check_reason(who, reason)
+        check_lines(who=who, reason=reason)
         for _ in range(MAX_TRIES):
             row = self._row(name)
             details = StudyState.from_text(row.details)
@@ -257,7 +258,7 @@ class Service:
         If another node closed it first, that close is returned with `closed` False. `round` names the round to close,
         for a caller whose round may be closed already.
         """
-        check_reason(who, reason)
+        check_lines(who=who, reason=reason)
         for _ in range(MAX_TRIES):
             row = self._row(name)
             meant = row.round if round is None else round
@@ -292,11 +293,12 @@ class Service:
 
         The next close applies the decision. The audit log stores the reason.
         """
+        check_lines(who=who, reason=reason)
         for _ in range(MAX_TRIES):
             row = self._row(name)
             details, finding = resolve(name, row.state, StudyState.from_text(row.details), round, resolution, reason)
             detail = {"held_round": round, "resolution": resolution, "findings": finding}
-            line = audit_line(self._study_clock.now(row), who, "resolve", reason, detail)
+            line = AuditRow(self._study_clock.now(row), who, "resolve", reason, detail)
             after = replace(row, generation=row.generation + 1, details=details.to_text())
             if self.store.update_study(row, after, audit=[line]):
                 self.policy_cache.reload(name)
@@ -419,7 +421,7 @@ class Service:
     def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> UnitErasure:
         """Delete all data of a unit, including the archive; the audit log stores the amount but not the unit."""
         self._row(name)
-        check_reason(who, reason)
+        check_lines(who=who, reason=reason)
         return self.retention.forget(name, unit, who=who, reason=reason)
 
     @property
@@ -511,11 +513,11 @@ class Service:
         self, row: StudyRow, transition: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
     ) -> bool:
         at = transition.after.opened_at if transition.policy is not None else self._study_clock.now(row)
-        lines = [audit_line(at, who, action, reason, detail)]
+        lines = [AuditRow(at, who, action, reason, detail)]
         if transition.trip is not None:
             trip = escape_control(transition.trip)  # it contains names of metrics, and must be stored
             lines.append(
-                audit_line(at, "guardrail monitor", "trip", trip, {"from": row.state, "to": transition.after.state})
+                AuditRow(at, "guardrail monitor", "trip", trip, {"from": row.state, "to": transition.after.state})
             )
         done = self.store.update_study(
             row,

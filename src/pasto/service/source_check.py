@@ -1,17 +1,18 @@
-"""Check of a study's own tables before it needs them: places, tables, columns, types and permissions."""
+"""Check of a study's own tables: before it needs them, and the last failure to read them."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from pasto.errors import PastoError, SourceError, StudyFileError
+from pasto.errors import PastoError, SourceError, StoreError, StudyFileError
 from pasto.metrics.measurement import plan_tables
 from pasto.metrics.sources.files import FORMATS, open_duckdb
 from pasto.metrics.sources.table_check import find_problems, read_types
@@ -20,6 +21,7 @@ from pasto.metrics.sql import DIALECTS, QueryBuilder
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.spec import TeamSource
 from pasto.service.team_sources import dialect_of, explain_errors, find_files, open_source, place_of, view_name
+from pasto.store import Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 TableTypes = dict[str, dict[str, str] | None]
@@ -162,3 +164,53 @@ def _names(tables: TeamTables) -> dict[str, str]:
     for place, table in enumerate(tables.events):
         names.setdefault(table.table, f"source.events[{place}].table")
     return names
+
+
+class SourceHealth:
+    """Last failure of each study's source, stored so that every node and command can show it.
+
+    >>> from pasto.store import open_store
+    >>> store = open_store("memory:")
+    >>> row = StudyRow("feed", 1, 1, "learning", "{}", 7, 3, 3, 0.0, 0.0)
+    >>> health = SourceHealth(store, lambda: 60.0)
+    >>> health.record_failure(row, SourceError("no such column"))
+    >>> health.problem(row)
+    {'message': 'no such column', 'round': 3, 'since': 60.0}
+    >>> health.record_success(row)
+    >>> health.problem(row) is None
+    True
+    >>> store.close()
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def problem(self, row: StudyRow) -> dict[str, Any] | None:
+        """Return the problem of a study's source with its round and start; None if the source works."""
+        problem: dict[str, Any] | None = json.loads(self._store.read_cache(_cache_name(row)) or "null")
+        return problem
+
+    def record_failure(self, row: StudyRow, error: SourceError) -> None:
+        """Store why a round could not be measured; the time of the first failure in a row stays."""
+        before = self.problem(row)
+        now = {
+            "message": str(error),
+            "round": row.round,
+            "since": self._clock() if before is None else before["since"],
+        }
+        if now != before:
+            self._write(row, json.dumps(now))
+
+    def record_success(self, row: StudyRow) -> None:
+        """Store that a round was measured."""
+        if self.problem(row) is not None:
+            self._write(row, "null")
+
+    def _write(self, row: StudyRow, text: str) -> None:
+        with suppress(StoreError):  # the failure itself is raised, and must not be hidden by this one
+            self._store.write_cache(_cache_name(row), text)
+
+
+def _cache_name(row: StudyRow) -> str:
+    return f"source/{row.number}"

@@ -9,11 +9,10 @@ from pasto.sim.ads import ads
 from pasto.sim.application import Conditions, KnownMeans, SimulatedApplication, known_means
 from pasto.sim.drift import DriftingWorld, drift
 from pasto.sim.feed import feed
-from pasto.sim.paper_worlds import example_a, synthetic_b
 from pasto.sim.results import LearningTrace, Progress, RelativeGains, checkpoint_rounds, relative_gain
 from pasto.sim.runner import RunRound, monte_carlo
 from pasto.sim.shop import shop
-from pasto.sim.world import World, table
+from pasto.sim.world import World, example_a, synthetic_b, table
 
 APPLICATIONS: Mapping[str, Callable[[], SimulatedApplication]] = {"feed": feed, "ads": ads, "shop": shop}
 """Applications with simulated users, by name."""

@@ -1,9 +1,10 @@
-"""Worlds with known means: candidates with mean metrics, measured with noise."""
+"""Worlds with known means: candidates with mean metrics, measured with noise; among them the paper's examples."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from pasto.arrays import FloatArray
 from pasto.errors import MeansError
-from pasto.objective import Objective
+from pasto.objective import Objective, maximize
 from pasto.optimize.solve_blend import MeansInput
 from pasto.space import Candidates
 
@@ -130,3 +131,28 @@ def read_deviations(noise: Noise, metrics: tuple[str, ...], candidates: int) -> 
     if not (np.isfinite(spread) & (spread >= 0)).all():
         raise MeansError(f"noise= must be standard deviations, finite and not negative, got {noise!r}")
     return spread
+
+
+def example_a(variance: float = 5.0) -> World:
+    """Return example A: μX = (2, 0), μY = (−2, 2), f = x − 5 min(0, y)², noise of variance 5 on each metric.
+
+    >>> import pasto
+    >>> world = example_a()
+    >>> blend = pasto.solve(world.objective.by_metric(world.truth), world.objective)
+    >>> round(blend.value, 6), blend.best_single_value
+    (1.0125, 0.0)
+    """
+    objective = maximize("x").keep("y", at_least=0, penalty=5.0)
+    return table({"x": [2, 0], "y": [-2, 2]}, sqrt(variance), objective)
+
+
+def synthetic_b(seed: int | np.random.Generator, sigma: float, candidates: int = 100) -> World:
+    """Return example B, with means uniform on [−1, 1] and f = x − 5 min(0, y1 − ½)² − 5 min(0, y2 − ½)².
+
+    >>> world = synthetic_b(7, sigma=0.1)
+    >>> world.truth.shape, world.metrics
+    ((3, 100), ('x', 'y1', 'y2'))
+    """
+    objective = maximize("x").keep("y1", at_least=0.5, penalty=5.0).keep("y2", at_least=0.5, penalty=5.0)
+    means = np.random.default_rng(seed).uniform(-1.0, 1.0, (3, candidates))
+    return table(objective.by_metric(means), sigma, objective)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ class AuditRow:
     who: str
     action: str
     reason: str
-    detail: str = "{}"
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """Details of the action, in plain JSON."""
     sequence: int = 0
     """Set by the store."""
 

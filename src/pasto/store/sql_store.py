@@ -89,7 +89,8 @@ class SqlStore(Store):
 
     def _add_audit(self, connection: Any, study: int, rows: Iterable[AuditRow]) -> None:
         for row in rows:
-            values = (study, float(row.at), row.who, row.action, row.reason, row.detail)
+            detail = json.dumps(row.detail, separators=(",", ":"), default=dict)
+            values = (study, float(row.at), row.who, row.action, row.reason, detail)
             self._execute(connection, statements.ADD_AUDIT, (*values, row_checksum(values)))
 
     # Studies
@@ -100,7 +101,7 @@ class SqlStore(Store):
         def write(connection: Any) -> StudyRow:
             if rename_archived is not None:
                 values = (rename_archived, study.name)
-                detail = json.dumps({"from": study.name, "to": rename_archived}, separators=(",", ":"))
+                detail = {"from": study.name, "to": rename_archived}
                 for (renamed,) in self._execute(connection, statements.RENAME_ARCHIVED, values).fetchall():
                     self._add_audit(connection, int(renamed), [replace(audit, action="rename", detail=detail)])
             row = astuple(study)
@@ -197,7 +198,11 @@ class SqlStore(Store):
 
     def read_audit_log(self, study: int, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
         """Return audit lines of a study, or of the INSTALLATION, in order, with sequences greater than `after`."""
-        return [AuditRow(*row) for row in self._query(statements.AUDIT_LOG, (study, after, limit))]
+        rows = self._query(statements.AUDIT_LOG, (study, after, limit))
+        return [
+            AuditRow(at, who, action, reason, json.loads(detail), number)
+            for at, who, action, reason, detail, number in rows
+        ]
 
     # Events
 

@@ -129,7 +129,7 @@ def read_observations(
     given: Any, standard_errors: Any, metrics: Sequence[str], candidates: Candidates
 ) -> Sequence[Observation]:
     """Return observations as they are, or read them from a data frame with a row for each candidate."""
-    table = read_table(given, MeasurementError)
+    table = None if isinstance(given, (list, tuple)) else read_table(given, MeasurementError)
     if table is None:
         if standard_errors is not None:
             raise MeasurementError("standard_errors= is for a data frame; an Observation carries its own covariance")

@@ -10,8 +10,8 @@ import numpy as np
 
 from pasto.errors import InputError, OptionError, StateError, UnsupportedError
 from pasto.objective import Objective, objective_document, read_objective_document
-from pasto.optimize.exploration_limits import ExplorationLimits
 from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, Thompson, current_name, make_learner
+from pasto.optimize.learners.base import ExplorationLimits
 from pasto.records import Value
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import choose_first_points

@@ -20,10 +20,10 @@ from pasto.errors import (
     refuse_renamed_options,
 )
 from pasto.objective import Objective
+from pasto.objective.goals import warn_useless_bounds
 from pasto.objective.objective import check_objective
-from pasto.objective.useless_bounds import warn_useless_bounds
-from pasto.optimize.exploration_limits import ExplorationLimits
 from pasto.optimize.learners import Learner, LearningProblem, RoundResult, Thompson
+from pasto.optimize.learners.base import ExplorationLimits
 from pasto.optimize.learners.mirror_ascent import MirrorAscent
 from pasto.optimize.learners.thompson import MAX_JOINT_CANDIDATES
 from pasto.records import Assignment, Blend, Observation, Policy, Value
@@ -125,6 +125,11 @@ class Study:
     def rounds(self) -> int:
         """The number of rounds that have been learned."""
         return self._learned_rounds
+
+    @property
+    def retired(self) -> frozenset[int]:
+        """The candidates that are neither drawn nor part of the answer any more."""
+        return self._retired
 
     @property
     def pending(self) -> tuple[Assignment, ...]:

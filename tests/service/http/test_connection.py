@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pasto.report.records import write_record
 from pasto.service.http import fast_assign
 from pasto.service.http.app import Application
-from pasto.service.http.exposures import ExposureBuffer
+from pasto.service.http.events import ExposureBuffer
 from pasto.service.http.fast_assign import MAX_WAITING_EVENTS, SLOW_DOWN_SECONDS
 from pasto.service.http.request import Endpoint
 from pasto_research.bench.http_load import post

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pasto.service.http.exposures import FLUSH_SECONDS
+from pasto.service.http.events import FLUSH_SECONDS
 from pasto.service.http.routes import ROUTES
 
 ROOT = Path(__file__).parents[3]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pasto.dashboard import Dashboard
-from pasto.dashboard.tradeoff import answer_tradeoff
+from pasto.dashboard.chart_data import answer_tradeoff
 from pasto.service.http.question_process import QuestionFailedError, QuestionProcess
 from pasto.service.http.responses import AnsweredError, ApiError
 from pasto.service.http.studies import answer_replay, answer_report, answer_what_if

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pasto.inference.guardrail_monitor import GuardrailMonitor
 from pasto.metrics import Moments
-from pasto.metrics.moments import build_moments
+from pasto.metrics.engines.sqlite import build_moments
 from pasto.service.rounds.guardrail_check import GuardrailResult, after_close, check_guardrails, rearm
 from pasto.service.rounds.guardrail_state import judged_round
 from pasto.service.study_file import StudySpec, parse_spec

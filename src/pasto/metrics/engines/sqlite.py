@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from pasto.arrays import FloatArray
 from pasto.metrics.definitions import Column, Condition
 from pasto.metrics.engines.base import Engine
-from pasto.metrics.moments import Moments, build_moments
-from pasto.metrics.request import MeasureRequest, current_label, sender_label
+from pasto.metrics.moments import Moments
+from pasto.metrics.request import SEPARATOR, MeasureRequest, sender_label
+from pasto_sdk.policy_document import current_arm
 
 AT_ONCE = 2_000
 """Sequences that are read together: few enough to stay in the processor's own memory."""
@@ -357,6 +358,37 @@ def _per_unit(
     if column.aggregate == "sum":
         return np.asarray(sums, dtype=np.float64)
     return np.asarray(sums / np.maximum(np.bincount(units, minlength=size), 1), dtype=np.float64)
+
+
+def current_label(label: str) -> str:
+    r"""Return a label, or an arm alone, with the present name of its arm.
+
+    >>> current_label("ab12\x1fweb\x1fheld"), current_label("single")
+    ('ab12\x1fweb\x1fpaused', 'best_single')
+    """
+    sender, separator, arm = label.rpartition(SEPARATOR)
+    return f"{sender}{separator}{current_arm(arm)}"
+
+
+def build_moments(arm: str, candidate: int, values: FloatArray, clipped: Sequence[int]) -> Moments:
+    """Return the moments of one cell's values, of shape (units, columns), added in the order of their rows.
+
+    >>> import numpy as np
+    >>> build_moments("learner", 0, np.array([[1.0, 0.0], [3.0, 2.0]]), (0, 0)).cross
+    ((2.0, 2.0), (2.0, 2.0))
+    """
+    units, columns = values.shape
+    rows = np.ascontiguousarray(values.T)
+    rough = rows.sum(axis=1) / units
+    centred = rows - rough[:, None]
+    correction = centred.sum(axis=1) / units  # rounding error of the mean
+    mean, centred = rough + correction, centred - correction[:, None]
+    cross = np.empty((columns, columns))
+    for i in range(columns):
+        cross[i, i:] = cross[i:, i] = (centred[i] * centred[i:]).sum(axis=1)
+    return Moments(
+        arm, candidate, units, tuple(mean.tolist()), tuple(map(tuple, cross.tolist())), tuple(map(int, clipped))
+    )
 
 
 ENGINE = Engine("sqlite", measure)

@@ -14,8 +14,7 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.errors import SolverError
 from pasto.objective import NormalForm, UtilityGoal
-from pasto.optimize.exact.linear import solve_linear, solve_with_two_sided_penalties
-from pasto.optimize.exact.program import Program, Solution
+from pasto.optimize.exact.solver import Program, Solution, solve_linear, solve_with_two_sided_penalties
 
 MAX_CUTS = 400
 

@@ -1,7 +1,12 @@
-"""Learner protocol: a frozen configuration and pure functions over a state that is a value."""
+"""Learner protocol: a frozen configuration and pure functions over a state that is a value.
+
+A learner gets its problem, with the limits of exploration. The functions below it solve the problem exactly for drawn
+means, and price the metrics there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -9,12 +14,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
+from pasto.errors import ObjectiveError, OptionError
 from pasto.estimate import ControlMeans, Sample
-from pasto.objective import Objective
-from pasto.optimize.exploration_limits import ExplorationLimits
+from pasto.objective import LinearGoal, NormalForm, Objective, UtilityGoal
+from pasto.optimize.exact.solver import Program, solve_batch, solve_exact
 from pasto.records import Blend
 
 State = TypeVar("State")
+
+
+@dataclass(frozen=True, slots=True)
+class ExplorationLimits:
+    """Limits of exploration.
+
+    >>> ExplorationLimits(max_share=0.3, loss_budget={"like_rate": 1.0}).has_limits
+    True
+    """
+
+    confidence: float = 0.95
+    """The confidence with which the answer meets each hard guardrail, and the served policy each budget."""
+    max_share: float | None = None
+    """The largest share of any candidate except the baseline."""
+    new_candidate_share: float | None = None
+    """The largest share of a candidate that was never measured."""
+    loss_budget: Mapping[str, float] = field(default_factory=dict)
+    """The amount by which the served policy may miss a guardrail while it learns, in the guardrail's own units."""
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.confidence < 1:
+            raise OptionError(f"confidence lies from 0.5 to below 1, got {self.confidence!r}")
+        for name, share in (("max_share", self.max_share), ("new_candidate_share", self.new_candidate_share)):
+            if share is not None and not 0 < share <= 1:
+                raise OptionError(f"{name} is a share of traffic above 0 and up to 1, got {share!r}")
+        for name, loss in self.loss_budget.items():
+            if not 0 <= loss < float("inf"):
+                raise OptionError(f"the loss_budget of {name!r} is a loss of 0 or more, in its own units, got {loss!r}")
+
+    @property
+    def has_limits(self) -> bool:
+        """True if any limit is set."""
+        return self.max_share is not None or self.new_candidate_share is not None or bool(self.loss_budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +159,71 @@ class Learner(Protocol[State]):
     def settings(self) -> dict[str, Any]:
         """Return the configuration as a plain JSON value, for `from_settings`."""
         ...
+
+
+def draw_blends(problem: LearningProblem, means: FloatArray, samples: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the exact blend of each draw, (draws, candidates), and the metrics' prices there, (draws, metrics)."""
+    active = np.flatnonzero(problem.active)
+    if problem.objective.relative:
+        forms = [build_form(problem, truth, means) for truth in samples]
+    else:
+        forms = [problem.objective.form()] * len(samples)
+    samples = clip_to_ranges(forms[0], samples)
+    served = samples[:, :, active]
+    if isinstance(forms[0].goal, LinearGoal):
+        answers = solve_batch(_stack_programs(forms, served))
+        active_shares, duals = answers.probabilities, answers.duals
+    else:
+        solutions = [solve_exact(form, truth) for form, truth in zip(forms, served, strict=True)]
+        active_shares = np.array([solution.probabilities for solution in solutions])
+        duals = np.array([solution.duals for solution in solutions])
+    shares = np.zeros((len(samples), len(problem.names)))
+    shares[:, active] = active_shares
+    blended = np.einsum("nmk,nk->nm", samples, shares)
+    slopes = [form.goal.gradient(y) + dual @ form.rows for form, y, dual in zip(forms, blended, duals, strict=True)]
+    return shares, np.array(slopes)
+
+
+def price_metrics(problem: LearningProblem, means: FloatArray) -> FloatArray:
+    """Return the price of each metric at the best blend of the means: the goal's slope and the guardrails' prices."""
+    form = build_form(problem, means, means)
+    served = clip_to_ranges(form, means)[:, problem.active]
+    solution = solve_exact(form, served)
+    return np.asarray(form.goal.gradient(served @ solution.probabilities) + solution.duals @ form.rows)
+
+
+def build_form(problem: LearningProblem, truth: FloatArray, fallback: FloatArray) -> NormalForm:
+    """Return the objective's normal form over drawn means; percentages are over their baseline, or the fallback's."""
+    if not problem.objective.relative or problem.baseline is None:
+        return problem.objective.form()
+    try:
+        return problem.objective.form(truth[:, problem.baseline])
+    except ObjectiveError:  # a draw with a negative baseline
+        return problem.objective.form(fallback[:, problem.baseline])
+
+
+def clip_to_ranges(form: NormalForm, samples: FloatArray) -> FloatArray:
+    """Truths (..., metrics, candidates) cut back to the ranges that a utility is known on; others as they are."""
+    if not isinstance(form.goal, UtilityGoal):
+        return samples
+    clipped = samples.copy()
+    for column, (low, high) in zip(form.goal.columns, form.goal.over.values(), strict=True):
+        clipped[..., column, :] = np.clip(clipped[..., column, :], low, high)
+    return clipped
+
+
+def read_baseline_offsets(objective: Objective) -> FloatArray:
+    """Return the part of the baseline's uncertainty in each guardrail: 1 + δ for y ≥ (1 + δ) y₀, 0 for y ≥ c."""
+    return np.array([1.0 + rail.at / 100.0 if rail.relative else 0.0 for rail in objective.guardrails])
+
+
+def _stack_programs(forms: list[NormalForm], samples: FloatArray) -> Program:
+    """Return the programs of many draws as one."""
+    if all(form is forms[0] for form in forms):
+        return Program.of(forms[0], samples)
+    programs = [Program.of(form, truth) for form, truth in zip(forms, samples, strict=True)]
+    return Program(
+        np.array([program.goal for program in programs]),
+        np.array([program.slack for program in programs]),
+        forms[0].penalties,
+    )

@@ -21,17 +21,16 @@ from pasto.estimate import (
 )
 from pasto.estimate.gaussian_process import choose_kernels, fit_kernels, is_available
 from pasto.optimize.column_generation import ColumnProspect, generate_columns
-from pasto.optimize.exploration_limits import ShareBounds, cap_shares, limit_to_budget
-from pasto.optimize.learners.base import LearningProblem, RoundResult
-from pasto.optimize.learners.certificate import (
+from pasto.optimize.learners.base import (
+    LearningProblem,
+    RoundResult,
     build_form,
-    build_outlook,
-    certified_blend,
-    certified_shares,
     draw_blends,
     price_metrics,
     read_baseline_offsets,
 )
+from pasto.optimize.learners.certificate import build_outlook, certified_blend, certified_shares
+from pasto.optimize.learners.exploration_limits import ShareBounds, cap_shares, limit_to_budget
 from pasto.records import Blend
 
 

@@ -30,7 +30,7 @@ from starlette.routing import Route as StarletteRoute
 from pasto.service.api_keys import ApiKeys
 from pasto.service.http.auth import Authenticator
 from pasto.service.http.body import Receive
-from pasto.service.http.exposures import ExposureBuffer
+from pasto.service.http.events import ExposureBuffer
 from pasto.service.http.fast_assign import FastAssign
 from pasto.service.http.long_poll import LongPollHub
 from pasto.service.http.monitoring import AlertGauges, collect_gauges

@@ -39,7 +39,7 @@ from pasto_sdk.policy import PublishedPolicy
 
 if TYPE_CHECKING:
     from pasto.service.http.connections import LimitedConnection
-    from pasto.service.http.exposures import ExposureBuffer
+    from pasto.service.http.events import ExposureBuffer
     from pasto.service.http.long_poll import LongPollHub
     from pasto.service.http.routes import Route
     from pasto.service.http.store_health import StoreHealth

@@ -13,8 +13,8 @@ import numpy as np
 from pasto.errors import NotFittedError, PastoError
 from pasto.inference.round_data import MeasuredRound
 from pasto.metrics import Moments
-from pasto.report.data_records import AccountingReport
-from pasto.report.lift_records import ConfirmationReport, ConfirmationVerdict
+from pasto.report.data_records import AccountingReport, ClippedUnits, LateEvents, QualityReport, RejectedEvents
+from pasto.report.lift_records import ConfirmationReport, ConfirmationVerdict, SampleRatioReport
 from pasto.report.records import (
     ArmVerdictRecord,
     BlendRecord,
@@ -30,19 +30,17 @@ from pasto.report.records import (
     WhatIfAnswer,
     read_record,
 )
+from pasto.service.close_record import close_summary
 from pasto.service.event_ledger import EventLedger
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.candidate_estimates import CandidateEstimates, estimate_candidates
 from pasto.service.reports.confirmation_report import judge_missing_confirmation, report_confirmation
 from pasto.service.reports.guardrail_report import estimate_prices, find_contradictions, report_guardrails
 from pasto.service.reports.lift_report import measure_spreads, report_learned_lifts
-from pasto.service.reports.quality_report import report_quality
 from pasto.service.reports.tradeoff import read_posterior_means, report_tradeoff
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, shares
-from pasto.service.rounds.data_check import describe_held_rounds
-from pasto.service.rounds.sender_check import list_departures, read_sender_record
-from pasto.service.serializers import close_summary
+from pasto.service.rounds.data_check import describe_held_rounds, list_departures, read_sender_record
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, blend_document, with_joint_bound
 from pasto.store import Store
@@ -251,3 +249,54 @@ def predict_lifts(spec: StudySpec, estimates: CandidateEstimates, frozen: Frozen
             if base > 0:
                 lifts.setdefault(arm, {})[name] = float(level / base - 1.0)
     return lifts
+
+
+def report_quality(
+    spec: StudySpec,
+    rounds: Sequence[MeasuredRound],
+    accounting: AccountingReport | None,
+    answer: BlendRecord | None,
+    sample_ratio: SampleRatioReport | None,
+) -> QualityReport:
+    """Report the quality of a study's data; without `accounting`, no event has been counted yet."""
+    units = sum(entry.units for entry in rounds)
+    certificate = None if answer is None else answer.certificate
+    understated_errors = {} if certificate is None else certificate.understated_errors
+    if accounting is None:
+        return QualityReport(
+            units=units,
+            events=0,
+            late=LateEvents(0, None),
+            clipped={},
+            uncredited=0,
+            excluded=0,
+            rejected=RejectedEvents(),
+            missing=0,
+            departures=(),
+            gap=0,
+            sample_ratio=sample_ratio,
+            understated_errors=understated_errors,
+        )
+    events = accounting.events.exposures + accounting.events.metrics
+    late = accounting.late.events
+    return QualityReport(
+        units=units,
+        events=events,
+        late=LateEvents(late, late / events if events else None),
+        clipped=_count_clipped(spec, accounting, units),
+        uncredited=accounting.events.uncredited,
+        excluded=accounting.events.excluded,
+        rejected=accounting.rejected,
+        missing=accounting.senders.missing,
+        departures=accounting.departures,
+        gap=sum(version.gap for version in accounting.versions),
+        sample_ratio=sample_ratio,
+        understated_errors=understated_errors,
+    )
+
+
+def _count_clipped(spec: StudySpec, accounting: AccountingReport, units: int) -> dict[str, ClippedUnits]:
+    if not units:
+        return {}
+    counts = {column.name: accounting.clipped.get(column.name, 0) for column in spec.columns}
+    return {name: ClippedUnits(count, count / units) for name, count in counts.items()}

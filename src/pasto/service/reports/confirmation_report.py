@@ -30,7 +30,6 @@ from pasto.service.reports.lift_report import (
     sample_ratio_report,
 )
 from pasto.service.round_history import InterimLook
-from pasto.service.rounds.guardrail_check import grows_with_phase
 from pasto.service.study_file import GuardrailSpec, StudySpec
 from pasto.service.study_file.spec import GuardrailLevel, build_quantities
 
@@ -216,6 +215,6 @@ def _comparable_interval(
 ) -> MeasuredInterval | None:
     """Return the measured interval in the terms of a level; None if it cannot be compared with the level."""
     # A level in a metric's own units is that of a round, and a sum over the whole phase is not comparable with it.
-    is_comparable = level.relative or not grows_with_phase(spec, spec.metrics[guardrail.metric])
+    is_comparable = level.relative or not spec.grows_with_phase(spec.metrics[guardrail.metric])
     lift = measured.get(guardrail.metric)
     return measured_interval(level, lift) if lift is not None and is_comparable else None

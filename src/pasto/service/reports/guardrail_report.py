@@ -12,7 +12,6 @@ from pasto.report.lift_records import GuardrailSide, LiftRecord, MeasuredInterva
 from pasto.report.records import BlendRecord, CertificateRecord, ContradictionReport, GuardrailReport, PriceReport
 from pasto.service.reports.candidate_estimates import CandidateEstimates, solve_draws, summarize_draws
 from pasto.service.reports.lift_report import BLEND_TARGET
-from pasto.service.rounds.guardrail_check import grows_with_phase
 from pasto.service.study_file import GuardrailSpec, StudySpec
 from pasto.service.study_file.spec import GuardrailLevel, find_stop_basis
 from pasto.service.study_state import ArmVerdict
@@ -105,7 +104,7 @@ def find_contradictions(
         for lift in _blend_lifts(learning, guardrail):
             if (interval := _contradicting_interval(guardrail, lift)) is not None:
                 contradictions[guardrail.name] = _contradiction(guardrail, "learning", holds, interval)
-        if not guardrail.at.relative and grows_with_phase(spec, spec.metrics[guardrail.metric]):
+        if not guardrail.at.relative and spec.grows_with_phase(spec.metrics[guardrail.metric]):
             continue  # a level in the metric's own units is that of a round, and the phase is longer
         for lift in _blend_lifts(confirming, guardrail):
             if (interval := _contradicting_interval(guardrail, lift)) is not None:

@@ -51,8 +51,7 @@ def _compute_posterior_means(snapshot: StudySnapshot) -> PosteriorMeans | None:
         means = study.posterior_samples()[0]
     except (NotFittedError, AttributeError):
         return None
-    retired = set(study.state()["retired"])
-    served = [k for k in range(len(study.candidates.names)) if k not in retired]
+    served = [k for k in range(len(study.candidates.names)) if k not in study.retired]
     baseline = served.index(study.baseline) if study.baseline in served else None
     names = tuple(study.candidates.names[k] for k in served)
     current = _current_probabilities(snapshot) if frozen is None else dict(frozen.answer["probabilities"])

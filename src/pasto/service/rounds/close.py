@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pasto.inference.guardrail_monitor import EVIDENCE_VERSION
-from pasto.metrics import Moments, covariances
-from pasto.records import Observation
+from pasto.metrics import Moments
 from pasto.service.close_record import (
     OWN_TABLES,
     CloseRecord,
@@ -25,6 +24,7 @@ from pasto.service.close_record import (
 )
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.publisher import build_policy, freeze_blend, hold_policy
+from pasto.service.rounds.data_check import show_sender
 from pasto.service.rounds.guardrail_check import (
     GuardrailResult,
     Past,
@@ -44,9 +44,9 @@ from pasto.service.rounds.learner_step import (
     LearnerUpdate,
     RoundObservations,
     initial_update,
+    round_observations,
     update_learner,
 )
-from pasto.service.rounds.sender_check import show_sender
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, StudyState
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
@@ -259,34 +259,6 @@ def publish_next(
         identity=identity,
     )
     return frozen, policy
-
-
-def round_observations(
-    spec: StudySpec, entry: MaturingRound, cells: Sequence[Moments], *, uses_covariates: bool = True
-) -> RoundObservations:
-    """Return a round as the learner reads it: the learner's units by candidate, and the control's.
-
-    The metrics are those of the objective; the covariates are measured after all metrics of the study.
-    """
-    observed = [cell for cell in cells if cell.arm in ("learner", "control")]
-    width = len(spec.objective.metrics)
-    learned = [*range(width), *(range(len(spec.columns), len(spec.measured_columns)) if uses_covariates else ())]
-    observations = []
-    for cell, covariance in zip(observed, covariances(observed), strict=True):
-        observations.append(
-            Observation(
-                version=entry.learned,
-                candidate=cell.candidate,
-                units=cell.units,
-                mean=cell.mean[:width],
-                covariance=None
-                if covariance is None
-                else tuple(tuple(covariance[i][j] for j in learned) for i in learned),
-                control=cell.arm == "control",
-                covariates=() if covariance is None else tuple(cell.mean[i] for i in learned[width:]),
-            )
-        )
-    return RoundObservations(entry.round, tuple(observations))
 
 
 def build_record(

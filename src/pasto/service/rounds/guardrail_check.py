@@ -12,13 +12,12 @@ import numpy as np
 
 from pasto.errors import PastoError
 from pasto.inference import Comparison, build_side, compare, error_per_claim, log_evidence
-from pasto.inference.change_detection import MIXTURE_ROUNDS
 from pasto.inference.comparison import MIN_SEQUENCE_UNITS
-from pasto.inference.guardrail_evidence import StopLevel
+from pasto.inference.guardrail_evidence import MIXTURE_ROUNDS, StopLevel
 from pasto.inference.guardrail_monitor import GuardrailMonitor, GuardrailVerdict
 from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.inference.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR, crash_level
-from pasto.metrics import Column, Metric, Moments
+from pasto.metrics import Column, Moments
 from pasto.report.guardrail_text import BASIS_TEXT
 from pasto.service.lifecycle import PHASES
 from pasto.service.rounds.guardrail_state import GuardrailState, join_arms, judged_round
@@ -34,9 +33,6 @@ WARNING_CONFIDENCE = 0.8
 
 WATCHED_ARMS = {"learning": ("learner",), "confirming": ("blend", "best_single"), "deployed": ("blend",)}
 """Arms that the monitor watches, by state."""
-
-GROWING_AGGREGATES = ("sum", "count", "any", "max")
-"""Aggregates by which a unit's number grows with the length of the phase."""
 
 
 def judge_learning(spec: StudySpec, monitor: GuardrailMonitor) -> list[ArmVerdict]:
@@ -140,18 +136,11 @@ def _watched(spec: StudySpec, record: RoundRecord, elapsed: float, allowed: Mapp
             watched.append(replace(floor, value=allowed[floor.name], relative=True))
         elif floor.relative and control:
             watched.append(floor)
-        elif floor.basis == "days" and not grows_with_phase(spec, metrics[floor.name]):
+        elif floor.basis == "days" and not spec.grows_with_phase(metrics[floor.name]):
             level = _level_of_days(floor, days)
             if level is not None:
                 watched.append(replace(floor, value=level))
     return watched
-
-
-def grows_with_phase(spec: StudySpec, metric: Metric) -> bool:
-    """Return whether a unit's number grows with the phase."""
-    column = metric.numerator
-    growing = metric.denominator is None and column.aggregate in GROWING_AGGREGATES and column.window is None
-    return growing and spec.unit != "request"
 
 
 def _level_of_days(floor: StopLevel, days: float) -> float | None:

@@ -8,15 +8,14 @@ from typing import NamedTuple
 
 from pasto.errors import StoreError
 from pasto.metrics import Moments, measure
-from pasto.report.missing_data_text import describe_held, describe_refused_correction
+from pasto.report.data_text import describe_held, describe_refused_correction
 from pasto.service.close_record import NextPhase, SenderRecord
 from pasto.service.covariate_window import covariate_window, first_assignments
 from pasto.service.lifecycle import PHASES
 from pasto.service.policy_cache import StudySnapshot
-from pasto.service.rounds.data_check import CheckedRounds, DataCheck
+from pasto.service.rounds.data_check import CheckedRounds, DataCheck, add_senders, read_sender_record
 from pasto.service.rounds.guardrail_check import lengthen_ranges, phase_length
 from pasto.service.rounds.late_events import LateCorrections, read_corrections, read_recorded
-from pasto.service.rounds.sender_check import add_round, read_sender_record
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import CorrectableRound, MaturingRound, StudyState
 from pasto.service.team_sources import measure_there
@@ -131,10 +130,10 @@ def read_close_inputs(store: Store, snapshot: StudySnapshot, requested: NextPhas
     before = read_sender_record(store, row.number, row.round - 1) or SenderRecord()
     senders = before
     for learned in checked.learned:
-        senders = add_round(store, spec, row.number, senders, learned, until=high_water, closing=row.round)
+        senders = add_senders(store, spec, row.number, senders, learned, until=high_water, closing=row.round)
     if look is not None:
         longer, measured = lengthen_ranges(spec, look.elapsed), (phase, look.moments)
-        senders = add_round(
+        senders = add_senders(
             store, longer, row.number, senders, measured, until=high_water, closing=row.round, is_phase=True
         )
     return CloseInputs(

@@ -9,8 +9,14 @@ from hashlib import sha256
 from math import fsum
 from typing import Any
 
+import numpy as np
+
 from pasto.errors import MeasurementError, PastoError
+from pasto.metrics import Moments
+from pasto.metrics.moments import Matrix
 from pasto.records import Observation
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import MaturingRound
 from pasto.study import Study
 from pasto.study.state import write_format_2
 
@@ -147,6 +153,56 @@ def _relearn(study: Study, lesson: RoundObservations, problems: list[str]) -> No
         raise
     except Exception as error:  # the others are still learned
         problems.append(f"round {lesson.round} could not be learned again: {_describe_error(error)}")
+
+
+def round_observations(
+    spec: StudySpec, entry: MaturingRound, cells: Sequence[Moments], *, uses_covariates: bool = True
+) -> RoundObservations:
+    """Return a round as the learner reads it: the learner's units by candidate, and the control's.
+
+    The metrics are those of the objective; the covariates are measured after all metrics of the study.
+    """
+    observed = [cell for cell in cells if cell.arm in ("learner", "control")]
+    width = len(spec.objective.metrics)
+    learned = [*range(width), *(range(len(spec.columns), len(spec.measured_columns)) if uses_covariates else ())]
+    observations = []
+    for cell, covariance in zip(observed, covariances(observed), strict=True):
+        observations.append(
+            Observation(
+                version=entry.learned,
+                candidate=cell.candidate,
+                units=cell.units,
+                mean=cell.mean[:width],
+                covariance=None
+                if covariance is None
+                else tuple(tuple(covariance[i][j] for j in learned) for i in learned),
+                control=cell.arm == "control",
+                covariates=() if covariance is None else tuple(cell.mean[i] for i in learned[width:]),
+            )
+        )
+    return RoundObservations(entry.round, tuple(observations))
+
+
+def covariances(measured: Sequence[Moments]) -> tuple[Matrix | None, ...]:
+    """Return the covariance (C, C) of each cell's mean: cross / (n − 1) / n.
+
+    A cell of one unit takes the pooled covariance of a unit of the round: Σ cross / Σ (n − 1) over cells. None for
+    every cell if no cell has two units.
+
+    >>> pair = Moments("learner", 0, 2, (2.0,), ((2.0,),), (0,))
+    >>> covariances([pair, Moments("learner", 1, 1, (5.0,), ((0.0,),), (0,))])
+    (((1.0,),), ((2.0,),))
+    """
+    freedom = sum(cell.units - 1 for cell in measured)
+    if not freedom:
+        return (None,) * len(measured)
+    pooled = np.sum([cell.cross for cell in measured], axis=0) / freedom
+    return tuple(
+        tuple(
+            map(tuple, (pooled if cell.units == 1 else np.array(cell.cross) / (cell.units - 1) / cell.units).tolist())
+        )
+        for cell in measured
+    )
 
 
 def _describe_error(error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -157,7 +156,7 @@ def _forgotten(store: Store, row: StudyRow) -> tuple[Counter[int], Counter[int],
         for line in lines:
             if line.action == "forget":
                 deleted += 1
-                for version, count in json.loads(line.detail)["rounds"].items():
+                for version, count in line.detail["rounds"].items():
                     units[int(version)] += 1
                     events[int(version)] += count
     return units, events, deleted

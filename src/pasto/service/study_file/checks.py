@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pasto.durations import format_duration
 from pasto.metrics import Column, Metric
-from pasto.objective.guardrails import likely_percentage
+from pasto.objective.goals import likely_percentage
 from pasto.service.study_file.goals import find_useless_bound
 from pasto.service.study_file.spec import GuardrailSpec, StudySpec, TeamSource
 from pasto.validation import ProblemList

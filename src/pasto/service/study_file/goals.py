@@ -9,7 +9,7 @@ from typing import Any
 from pasto.errors import ObjectiveError
 from pasto.metrics import Metric
 from pasto.objective import Objective, Ratio, maximize, minimize
-from pasto.objective.guardrails import likely_percentage
+from pasto.objective.goals import likely_percentage
 from pasto.service.study_file.amounts import read_loss
 from pasto.service.study_file.schema import FIELDS, MAX_GUARDRAILS
 from pasto.service.study_file.spec import GuardrailLevel, GuardrailSpec, plain

@@ -94,6 +94,9 @@ class TrafficSpec:
 
 
 PHASE_CHECK_SECONDS = 3600.0
+"""Seconds between checks of a phase if exposures end a round."""
+GROWING_AGGREGATES = ("sum", "count", "any", "max")
+"""Aggregates by which a unit's number grows with the length of a phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,12 @@ class StudySpec:
         """
         remembered = self.remembered_policies
         return remembered - 1 if self.rounds.every is not None else remembered // 2 - 1
+
+    def grows_with_phase(self, metric: Metric) -> bool:
+        """Return whether a unit's number grows with the length of a phase in which units keep their arm."""
+        column = metric.numerator
+        growing = metric.denominator is None and column.aggregate in GROWING_AGGREGATES and column.window is None
+        return growing and self.unit != "request"
 
     def build_study(self, seed: int) -> Study:
         """Return a new study that has not learned anything."""

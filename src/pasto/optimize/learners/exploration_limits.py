@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
 from pasto.arrays import FloatArray
-from pasto.errors import OptionError
 from pasto.estimate import Posterior
 from pasto.objective import NormalForm
-
-
-@dataclass(frozen=True, slots=True)
-class ExplorationLimits:
-    """Limits of exploration.
-
-    >>> ExplorationLimits(max_share=0.3, loss_budget={"like_rate": 1.0}).has_limits
-    True
-    """
-
-    confidence: float = 0.95
-    """The confidence with which the answer meets each hard guardrail, and the served policy each budget."""
-    max_share: float | None = None
-    """The largest share of any candidate except the baseline."""
-    new_candidate_share: float | None = None
-    """The largest share of a candidate that was never measured."""
-    loss_budget: Mapping[str, float] = field(default_factory=dict)
-    """The amount by which the served policy may miss a guardrail while it learns, in the guardrail's own units."""
-
-    def __post_init__(self) -> None:
-        if not 0.5 <= self.confidence < 1:
-            raise OptionError(f"confidence lies from 0.5 to below 1, got {self.confidence!r}")
-        for name, share in (("max_share", self.max_share), ("new_candidate_share", self.new_candidate_share)):
-            if share is not None and not 0 < share <= 1:
-                raise OptionError(f"{name} is a share of traffic above 0 and up to 1, got {share!r}")
-        for name, loss in self.loss_budget.items():
-            if not 0 <= loss < float("inf"):
-                raise OptionError(f"the loss_budget of {name!r} is a loss of 0 or more, in its own units, got {loss!r}")
-
-    @property
-    def has_limits(self) -> bool:
-        """True if any limit is set."""
-        return self.max_share is not None or self.new_candidate_share is not None or bool(self.loss_budget)
+from pasto.optimize.learners.base import ExplorationLimits
 
 
 def cap_shares(shares: FloatArray, most: FloatArray, refuge: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pasto.cli.extras import EXTRA_BY_MODULE
+from pasto.cli.environment import EXTRA_BY_MODULE
 
 ROOT = Path(__file__).parents[2]
 BARE = f"""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pasto.metrics import OTHER_SOURCES, Column, Moments, Sender, measure, measure_by_sender
-from pasto.metrics.sender_measurement import MAX_SOURCES
+from pasto.metrics.measurement import MAX_SOURCES
 from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, Store, StudyRow, open_store
 
 LIKES = (Column("likes", "like", None, "count"),)

@@ -1,6 +1,8 @@
-"""Optional dependencies of commands: the extra that installs a missing module."""
+"""Environment of a command: the extra that installs a missing module, and the threads that it computes with."""
 
 from __future__ import annotations
+
+import os
 
 from pasto.errors import MissingExtraError
 
@@ -34,3 +36,11 @@ def missing_extra(command: str, error: ModuleNotFoundError) -> MissingExtraError
     module = (error.name or "").partition(".")[0]
     extra = EXTRA_BY_MODULE.get(module)
     return None if extra is None else MissingExtraError(f"`{command}` needs {module}, which is not installed", extra)
+
+
+def use_one_thread() -> None:
+    """Limit linear algebra to one thread, unless the environment sets another number. Call it before NumPy is loaded.
+
+    A learner's matrices are small: several threads are slower than one, and take cores from requests.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
