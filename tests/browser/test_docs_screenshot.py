@@ -38,7 +38,7 @@ def test_a_learned_blend_of_the_demonstration(site: Site, visit: Any) -> None:
     desk = visit("picture")
     desk.go("/studies/feed")
     desk.settled()
-    desk.page.get_by_text("Who takes part").wait_for()
+    desk.page.get_by_text("Candidates of the blend").wait_for()
     desk.page.locator("#tradeoff svg circle").first.wait_for()
     assert desk.page.locator("#head .notice").count() == 0
     assert desk.page.locator("#metrics canvas").count() == 3
@@ -46,7 +46,7 @@ def test_a_learned_blend_of_the_demonstration(site: Site, visit: Any) -> None:
     assert report["blend"]["certificate"]["certified"]
     assert report["blend"]["value"] > 0
     desk.shoot("15-picture")
-    desk.shoot("dashboard", most="#answer .two")
+    desk.shoot("dashboard", most="#answer .two-columns")
     if os.environ.get("PASTO_PICTURE"):
         PICTURE.write_bytes((desk.shots / "dashboard-picture.png").read_bytes())
     desk.check()

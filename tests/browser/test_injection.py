@@ -157,10 +157,10 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visi
         desk.page.wait_for_load_state()
         calm(desk)
     desk.settled()
-    desk.page.get_by_text("Who takes part").wait_for()
+    desk.page.get_by_text("Candidates of the blend").wait_for()
     desk.page.locator("#tradeoff svg circle").first.wait_for()
     desk.page.locator("#metrics canvas").first.wait_for()
-    for fold in desk.page.locator("details:not(.deed) > summary").all():
+    for fold in desk.page.locator("details:not(.study-action) > summary").all():
         fold.click()
     desk.page.get_by_role("button", name="With closes of rounds").click()
     desk.expect("text=Without closes of rounds").to_have_count(1)

@@ -32,7 +32,7 @@ world = _world()
 
 def deed(watched: Any, label: str, reason: str) -> None:
     """Open a button's form, say why, and send it."""
-    form = watched.page.locator("details.deed", has=watched.page.locator("summary", has_text=label)).first
+    form = watched.page.locator("details.study-action", has=watched.page.locator("summary", has_text=label)).first
     form.locator("summary").click()
     form.get_by_label("Why").fill(reason)
     form.get_by_role("button", name=label).click()
@@ -63,16 +63,16 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
     desk.shoot("4-started")
     # The page stays open while rounds are played, and follows by itself.
     world.play(site.client, 6, 500)
-    desk.page.get_by_text("Who takes part").wait_for()
+    desk.page.get_by_text("Candidates of the blend").wait_for()
     desk.expect("#head .facts dd >> nth=0").to_have_text("7", timeout=60_000)
     desk.page.locator("#metrics canvas").first.wait_for()
     desk.page.locator("#tradeoff svg circle").first.wait_for()
-    before = desk.page.locator("#tradeoff .found dd").first.inner_text()
+    before = desk.page.locator("#tradeoff .result dd").first.inner_text()
     slider = desk.page.get_by_label("like_rate at least")
     slider.focus()
     for _ in range(40):
         slider.press("ArrowLeft")
-    desk.expect("#tradeoff .found dd >> nth=0").not_to_have_text(before, timeout=60_000)
+    desk.expect("#tradeoff .result dd >> nth=0").not_to_have_text(before, timeout=60_000)
     desk.page.get_by_role("button", name="As the study states them").click()
     desk.page.get_by_role("button", name="Replay now").click()
     desk.page.get_by_text("Identical: 6 rounds").wait_for()
@@ -116,9 +116,9 @@ def test_the_breaker_trips_while_the_page_is_open(site: Site, visit: Any) -> Non
     desk.page.get_by_text("Stopped by the guardrail monitor").wait_for()
     desk.page.locator(".state.paused").wait_for()
     desk.page.locator("#actions summary", has_text="Resume").wait_for()
-    assert "is now paused" in desk.page.locator("#said").inner_text()
+    assert "is now paused" in desk.page.locator("#announcement").inner_text()
     desk.settled()
-    desk.expect("text=No event has come yet").to_have_count(0, timeout=60_000)
+    desk.expect("text=No event has arrived yet").to_have_count(0, timeout=60_000)
     desk.shoot("9-tripped")
     desk.go("/")
     desk.page.get_by_text("Stopped by the guardrail monitor").wait_for()

@@ -76,13 +76,13 @@ def test_every_page_and_part_of_a_learning_study(browser: Any, learned: Service)
         assert page.status_code == 200, path
         assert page.headers["content-type"].startswith("text/html")
     answer = browser.get("/studies/feed/answer").text
-    assert "Who takes part" in answer
+    assert "Candidates of the blend" in answer
     assert "Metrics and prices" in answer
     assert "stop level judged against the control" in answer
     assert "ertified" in answer
     assert "the hard guardrail" in answer
     assert "watch, adjusted by the units’ past: variance reduced by" in answer
-    assert "Came too late" in answer
+    assert "Too late" in answer
     log = browser.get("/studies/feed/log").text
     assert "draft → learning" in log
     assert "close round 3" not in log

@@ -86,7 +86,7 @@ def test_a_key_that_may_not_read_opens_nothing(browser: Any, application: Applic
 def test_whoever_may_only_read_changes_nothing(browser: Any, application: Application, learned: Service) -> None:
     log_in(browser, key(application, "read"))
     page = browser.get("/studies/feed")
-    assert "may look only" in page.text
+    assert "has the scope read" in page.text
     assert browser.get("/new").status_code == 403
     token = browser.token("/studies/feed")
     for path in ("/new", "/studies/feed/change"):

@@ -103,7 +103,7 @@ def test_the_dashboard_says_why(learning: Service) -> None:
     shown = render_page("parts/answer.html", values).body.decode()
     assert "2 events were rejected and count nowhere:" in shown
     assert "<li>2: name is &#39;&lt;b&gt;lke&lt;/b&gt;&#39;, which no metric" in shown
-    assert "never came" not in shown
+    assert "did not arrive" not in shown
 
 
 def test_reasons_that_differ_in_numbers_are_one_and_many_are_bounded(

@@ -234,7 +234,7 @@ def test_a_breaker_that_trips(site: Site, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(site.service, "guardrail_severities", lambda row: {"like_rate": 1})
     assert looked(site) == set()
     monkeypatch.setattr(site.service, "guardrail_severities", lambda row: {"like_rate": 2})
-    assert looked(site) == {"PastoBreakerTripped"}
+    assert looked(site) == {"PastoGuardrailStopped"}
 
 
 def test_a_closer_that_is_dead(site: Site) -> None:

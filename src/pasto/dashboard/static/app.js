@@ -1,77 +1,77 @@
-// Keeps pages up to date: parts are asked for by htmx, pictures here; both only when a study really changed.
+// Page updates: htmx reloads the parts of a page, and this file its charts, if the study has changed.
 "use strict";
 
 (() => {
-  const lost = document.getElementById("lost");
-  const said = document.getElementById("said");
-  let told = null;
+  const connectionLost = document.getElementById("connection-lost");
+  const announcement = document.getElementById("announcement");
+  let rounds = null;  // data of the charts
 
-  const standing = () => document.querySelector("#head [data-generation]")?.dataset;
-  let known = standing() && { ...standing() };
+  const readStudy = () => document.querySelector("#head [data-generation]")?.dataset;
+  let study = readStudy() && { ...readStudy() };
 
-  // All rounds, or the latest ones: of a long study those are drawn one by one.
-  function span() {
-    const latest = Number(document.getElementById("span")?.value ?? 0), rounds = told?.rounds ?? 0;
-    return latest && rounds > latest ? `?first=${rounds - latest + 1}` : "";
+  // Return the query for the selected rounds: all of them, or the latest ones of a long study.
+  function roundQuery() {
+    const latest = Number(document.getElementById("round-range")?.value ?? 0), count = rounds?.rounds ?? 0;
+    return latest && count > latest ? `?first=${count - latest + 1}` : "";
   }
 
-  async function draw() {
-    const place = document.getElementById("policy");
-    if (!place) return;
+  async function loadCharts() {
+    const container = document.getElementById("policy");
+    if (!container) return;
     try {
-      const response = await fetch(place.dataset.series + span(), { headers: { accept: "application/json" } });
+      const response = await fetch(container.dataset.series + roundQuery(), { headers: { accept: "application/json" } });
       if (!response.ok) throw new Error(String(response.status));
-      told = await response.json();
+      rounds = await response.json();
     } catch {
-      if (!told) for (const each of document.querySelectorAll("#policy .loading, #metrics .loading")) each.textContent = "The rounds could not be read; trying again.";
-      setTimeout(draw, 5000);
+      if (!rounds) for (const placeholder of document.querySelectorAll("#policy .loading, #metrics .loading")) placeholder.textContent = "The rounds could not be read; trying again.";
+      setTimeout(loadCharts, 5000);
       return;
     }
-    picture();
+    drawCharts();
     const tradeoff = document.getElementById("tradeoff");
     if (tradeoff) Tradeoff.load(tradeoff);
   }
 
-  function picture() {
-    if (!told || !document.getElementById("policy")) return;
-    Charts.policy(document.getElementById("policy"), told);
-    Charts.metrics(document.getElementById("metrics"), told);
+  function drawCharts() {
+    if (!rounds || !document.getElementById("policy")) return;
+    Charts.drawPolicy(document.getElementById("policy"), rounds);
+    Charts.drawMetrics(document.getElementById("metrics"), rounds);
   }
 
   document.addEventListener("htmx:afterSwap", (event) => {
-    lost.hidden = true;
+    connectionLost.hidden = true;
     if (event.detail.target.id !== "head") return;
-    const now = standing();
-    if (!now || now.generation === known?.generation) return;
-    const before = known;
-    known = { ...now };
+    const now = readStudy();
+    if (!now || now.generation === study?.generation) return;
+    const before = study;
+    study = { ...now };
     if (before && before.state !== now.state) {
-      said.textContent = `Study ${now.name} is now ${now.state}.`;
+      announcement.textContent = `Study ${now.name} is now ${now.state}.`;
       if (before.state === "draft") return location.reload();
       htmx.trigger(document.body, "pasto:state");
     } else if (before && before.held !== now.held) {
       htmx.trigger(document.body, "pasto:state");
     }
     htmx.trigger(document.body, "pasto:changed");
-    draw();
+    loadCharts();
   });
-  for (const trouble of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
-    document.addEventListener(trouble, (event) => {
-      lost.hidden = false;
+  for (const failure of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
+    document.addEventListener(failure, (event) => {
+      connectionLost.hidden = false;
       const target = event.detail.target;
       if (target?.querySelector(".loading")) target.querySelector(".loading").textContent = "This could not be read; trying again.";
     });
   }
 
   let timer;
-  window.addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(picture, 150); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", picture);
+  window.addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(drawCharts, 150); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawCharts);
 
   document.addEventListener("change", async (event) => {
     const fills = event.target.dataset?.fills;
     if (fills && event.target.files.length) document.getElementById(fills).value = await event.target.files[0].text();
   });
-  document.getElementById("span")?.addEventListener("change", draw);
+  document.getElementById("round-range")?.addEventListener("change", loadCharts);
   document.querySelector("[data-focus]")?.focus();
-  draw();
+  loadCharts();
 })();
