@@ -18,6 +18,7 @@ from pasto.inference.round_data import join_cells
 from pasto.inference.sender_departure import Departure, SenderEvidence
 from pasto.metrics import Moments
 from pasto.metrics.engines.sqlite import build_moments
+from pasto.report.records import ArmVerdict, RoundShortage
 from pasto.service import close_record
 from pasto.service.close_record import (
     CloseRecord,
@@ -30,7 +31,6 @@ from pasto.service.close_record import (
     SenderTotals,
     StoredCells,
 )
-from pasto.service.study_state import ArmVerdict
 
 
 def cells(seed: int, count: int, width: int) -> list[Moments]:
@@ -107,7 +107,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
         next_phase=NextPhase("confirming", {"control": 0.5, "blend": 0.5}, horizon=7.5),
         rounds=(RecordedRound(4, 3, 90, stored, 60.0, is_correctable=True, is_accepted=True),),
         corrected=(RecordedRound(3, 2, 80, stored),),
-        held=(HeldRound(2, ({"kind": "none"},)),),
+        held=(HeldRound(2, (RoundShortage("none", "likes", 40, 12.5, 0.0, 3),)),),
         final=(FinalRound(1, 0, 95),),
         look=RecordedLook(2.5, stored),
         senders=SenderRecord(

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pasto.formatting import format_number, format_p_value, format_signed
 from pasto.report.data_records import SenderDeparture
+from pasto.report.records import RoundShortage
 
 
-def describe_held(number: int, findings: Sequence[Mapping[str, Any]]) -> str:
+def describe_held(number: int, findings: Sequence[RoundShortage]) -> str:
     """Return why a round is held back, and what to do about it.
 
-    >>> finding = {"kind": "none", "column": "likes", "units": 4000, "expected": 412.0, "seen": 0.0, "rounds": 3,
-    ...            "expected_events": 398.0, "p_value": None}
+    >>> finding = RoundShortage("none", "likes", units=4000, expected=412.0, seen=0.0, rounds=3)
     >>> describe_held(4, [finding])
     'round 4 is held back and not learned: likes had no event from 4,000 units; a sum of 412 was expected by 3
      earlier rounds. Load the missing events, or decide with `pasto round resolve`'
@@ -24,10 +23,10 @@ def describe_held(number: int, findings: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def describe_refused_correction(number: int, findings: Sequence[Mapping[str, Any]]) -> str:
+def describe_refused_correction(number: int, findings: Sequence[RoundShortage]) -> str:
     """Return why a learned round stays as it was though its tables say something else now.
 
-    >>> finding = {"kind": "no_events", "column": None, "units": 400, "expected": 0.0, "seen": 0.0, "rounds": 0}
+    >>> finding = RoundShortage("no_events", None, units=400, expected=0.0, seen=0.0, rounds=0)
     >>> describe_refused_correction(3, [finding])
     'round 3 is not corrected, because its tables lack events now: no event of any metric has come from 400 units'
     """
@@ -37,29 +36,28 @@ def describe_refused_correction(number: int, findings: Sequence[Mapping[str, Any
     )
 
 
-def describe_finding(finding: Mapping[str, Any]) -> str:
+def describe_finding(finding: RoundShortage) -> str:
     """Return what was expected and what came, as part of a sentence.
 
-    >>> describe_finding({"kind": "fell", "column": "watch_time", "units": 4000, "expected": 136800.0, "seen": 5123.0,
-    ...                   "rounds": 8, "p_value": 2.5e-9})
+    >>> describe_finding(RoundShortage("fell", "watch_time", 4000, 136800.0, 5123.0, rounds=8, p_value=2.5e-9))
     'watch_time fell to a sum of 5,123 from 4,000 units; a sum of 136,800 was expected by 8 earlier rounds (p =
      2.5e-09)'
     """
-    units = f"{finding['units']:,} units"
-    earlier = f"{finding['rounds']} earlier round{'' if finding['rounds'] == 1 else 's'}"
-    if finding["kind"] == "no_events":
-        if not finding["expected"]:
+    units = f"{finding.units:,} units"
+    earlier = f"{finding.rounds} earlier round{'' if finding.rounds == 1 else 's'}"
+    if finding.kind == "no_events":
+        if not finding.expected:
             return f"no event of any metric has come from {units}"
         return (
-            f"no event of any metric came from {units}; by {earlier} at least {format_number(finding['expected'])} "
+            f"no event of any metric came from {units}; by {earlier} at least {format_number(finding.expected)} "
             "units were expected to have one"
         )
-    expected = f"a sum of {format_number(finding['expected'])} was expected by {earlier}"
-    if finding["kind"] == "none":
-        return f"{finding['column']} had no event from {units}; {expected}"
+    expected = f"a sum of {format_number(finding.expected)} was expected by {earlier}"
+    if finding.kind == "none":
+        return f"{finding.column} had no event from {units}; {expected}"
     return (
-        f"{finding['column']} fell to a sum of {format_number(finding['seen'])} from {units}; {expected} (p = "
-        f"{format_p_value(finding['p_value'])})"
+        f"{finding.column} fell to a sum of {format_number(finding.seen)} from {units}; {expected} (p = "
+        f"{format_p_value(finding.p_value)})"
     )
 
 

@@ -166,17 +166,22 @@ class TradeoffReport:
 
 
 @dataclass(frozen=True, slots=True)
-class ArmVerdictRecord:
+class ArmVerdict:
     """Verdict of the guardrail monitor on one guardrail in one arm."""
 
     name: str
     arm: str
     state: str
+    """"holds", "warning" or "breach"."""
     p_value: float
     since: int | None = None
+    """Round in which the harm most likely began."""
     bounded: bool = False
+    """True if the evidence uses the metric's own range instead of the central limit theorem."""
     judged: str = "control"
+    """Basis of the comparison: "control" or "days"."""
     allowed: float | None = None
+    """Change against the control that the stop level allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +197,7 @@ class PauseRecord:
 class MonitorReport:
     """State of the guardrail monitor."""
 
-    verdicts: tuple[ArmVerdictRecord, ...] = ()
+    verdicts: tuple[ArmVerdict, ...] = ()
     tripped: PauseRecord | None = None
 
 
@@ -200,15 +205,18 @@ class MonitorReport:
 
 
 @dataclass(frozen=True, slots=True)
-class MissingDataRecord:
-    """A metric that lacks events in a round."""
+class RoundShortage:
+    """Lack of events in a round: the expected and the measured total of a metric."""
 
     kind: str
+    """"no_events" of any metric, "none" of one, or "fell": far less of it than before."""
     column: str | None
+    """Column of the metric; None for no_events."""
     units: int
     expected: float
     seen: float
     rounds: int
+    """Earlier rounds that the expectation comes from."""
     expected_events: float | None = None
     p_value: float | None = None
 
@@ -220,7 +228,7 @@ class HeldRoundRecord:
     round: int
     closed_at: float
     text: str
-    findings: tuple[MissingDataRecord, ...]
+    findings: tuple[RoundShortage, ...]
     resolution: str | None
 
 
@@ -238,7 +246,7 @@ class ClosedRoundRecord:
     held: tuple[int, ...]
     units: int
     interim_units: int | None
-    verdicts: tuple[ArmVerdictRecord, ...]
+    verdicts: tuple[ArmVerdict, ...]
     problems: tuple[str, ...]
     high_water: int
     learner_checksum: str | None

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pasto.inference.round_data import CellMoments, CellTable, join_cells
 from pasto.inference.sender_departure import Departure, SenderEvidence
 from pasto.metrics import Moments
-from pasto.service.study_state import ArmVerdict
+from pasto.report.records import ArmVerdict, RoundShortage
 from pasto.store import CloseRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 
@@ -202,7 +202,7 @@ class HeldRound:
     """A matured round that a close did not learn because events seem to be missing."""
 
     round: int
-    findings: tuple[Mapping[str, Any], ...]
+    findings: tuple[RoundShortage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class CloseRecord:
         if self.corrected:
             document["corrected"] = list(map(_write_round, self.corrected))
         if self.held:
-            document["held"] = [{"round": entry.round, "findings": list(entry.findings)} for entry in self.held]
+            document["held"] = list(map(asdict, self.held))
         if self.final:
             document["final"] = list(map(asdict, self.final))
         if self.uses_covariates:
@@ -314,7 +314,10 @@ class CloseRecord:
             next_phase=NextPhase(**document["next_phase"]),
             rounds=tuple(map(_read_round, document["rounds"])),
             corrected=tuple(map(_read_round, document.get("corrected", ()))),
-            held=tuple(HeldRound(entry["round"], tuple(entry["findings"])) for entry in document.get("held", ())),
+            held=tuple(
+                HeldRound(entry["round"], tuple(RoundShortage(**finding) for finding in entry["findings"]))
+                for entry in document.get("held", ())
+            ),
             final=tuple(FinalRound(**entry) for entry in document.get("final", ())),
             look=None if look is None else RecordedLook(look["elapsed"], StoredCells(look["cells"])),
             uses_covariates=document.get("uses_covariates", False),

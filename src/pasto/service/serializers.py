@@ -6,9 +6,10 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from pasto.report.records import write_record
 from pasto.service.lifecycle import allowed
 from pasto.service.policy_cache import StudySnapshot
-from pasto.service.rounds.data_check import describe_held_rounds
+from pasto.service.rounds.data_check import list_held_rounds
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import StudyState, with_joint_bound
 from pasto.space import Candidates
@@ -46,11 +47,11 @@ def study_overview(snapshot: StudySnapshot, now: float) -> dict[str, Any]:
         "round_age_seconds": max(0.0, now - row.opened_at) if row.round else 0.0,
         "closes_at": None if every is None else row.opened_at + every,
         "maturing_rounds": [one.round for one in details.waiting],
-        "held": describe_held_rounds(details),
+        "held": [write_record(held) for held in list_held_rounds(details)],
         "paused_from": details.paused_from,
         "guardrail_monitor": {
             "verdicts": [asdict(verdict) for verdict in monitor.verdicts],
-            "tripped": monitor.tripped,
+            "tripped": None if monitor.tripped is None else asdict(monitor.tripped),
         },
         "actions": list(allowed(row.state)),
         "warnings": list(spec.warnings),

@@ -224,7 +224,7 @@ class Service:
             if action == "resume" and details.guardrail_monitor.tripped is not None and not reason.strip():
                 tripped = details.guardrail_monitor.tripped
                 raise OptionError(
-                    f"study {name!r} was stopped by its guardrail monitor ({tripped['reason']}); "
+                    f"study {name!r} was stopped by its guardrail monitor ({tripped.reason}); "
                     "to resume it needs a reason, which the audit log keeps; say why it may be served again"
                 )
             state = target(
@@ -296,8 +296,8 @@ class Service:
         check_lines(who=who, reason=reason)
         for _ in range(MAX_TRIES):
             row = self._row(name)
-            details, finding = resolve(name, row.state, StudyState.from_text(row.details), round, resolution, reason)
-            detail = {"held_round": round, "resolution": resolution, "findings": finding}
+            details, findings = resolve(name, row.state, StudyState.from_text(row.details), round, resolution, reason)
+            detail = {"held_round": round, "resolution": resolution, "findings": list(map(write_record, findings))}
             line = AuditRow(self._study_clock.now(row), who, "resolve", reason, detail)
             after = replace(row, generation=row.generation + 1, details=details.to_text())
             if self.store.update_study(row, after, audit=[line]):

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pasto.records import Blend, Certificate
+from pasto.report.records import ArmVerdict, PauseRecord, RoundShortage
 from pasto.store import StudyRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 
@@ -20,8 +21,7 @@ FORMAT = 3
 class MissingData:
     """Reason why a round is held instead of learned, with the decision of a person about it."""
 
-    findings: tuple[Mapping[str, Any], ...]
-    """Expected and measured totals of each metric that lacks events."""
+    findings: tuple[RoundShortage, ...]
     until: int
     """Last event in the log at the time of the check."""
     resolution: str | None = None
@@ -54,7 +54,8 @@ class MaturingRound:
         """Decode a round from the JSON of a study state."""
         missing = saved.get("missing")
         if missing is not None:
-            missing = MissingData(**{**missing, "findings": tuple(missing["findings"])})
+            findings = tuple(RoundShortage(**finding) for finding in missing["findings"])
+            missing = MissingData(**{**missing, "findings": findings})
         return cls(**{**saved, "missing": missing})
 
 
@@ -86,25 +87,6 @@ class FrozenBlend:
 
 
 @dataclass(frozen=True, slots=True)
-class ArmVerdict:
-    """Verdict of the guardrail monitor on one guardrail in one arm."""
-
-    name: str
-    arm: str
-    state: str
-    """"holds", "warning" or "breach"."""
-    p_value: float
-    since: int | None = None
-    """Round in which the harm most likely began."""
-    bounded: bool = False
-    """True if the evidence uses the metric's own range instead of the central limit theorem."""
-    judged: str = "control"
-    """Basis of the comparison: "control" or "days"."""
-    allowed: float | None = None
-    """Change against the control that the stop level allows."""
-
-
-@dataclass(frozen=True, slots=True)
 class GuardrailStatus:
     """State of a study's guardrail monitor after its last close."""
 
@@ -112,8 +94,8 @@ class GuardrailStatus:
     """First round that counts as evidence: a person re-armed the monitor before it."""
     verdicts: tuple[ArmVerdict, ...] = ()
     """Latest verdict on each guardrail."""
-    tripped: Mapping[str, Any] | None = None
-    """Round, time and reason of the pause that the monitor caused; None after a person resumes the study."""
+    tripped: PauseRecord | None = None
+    """Pause that the monitor caused; None after a person resumes the study."""
     carried: Mapping[str, Any] | None = None
     """Evidence for the next close to continue from; None in states older than this field."""
 
@@ -162,12 +144,15 @@ class StudyState:
             frozen = FrozenBlend(**{**frozen, "blend": tuple((int(k), float(share)) for k, share in frozen["blend"])})
         status = saved.get("guardrail_monitor") or {}
         verdicts = tuple(ArmVerdict(**verdict) for verdict in status.get("verdicts", ()))
+        tripped = status.get("tripped")
         return cls(
             waiting=tuple(map(MaturingRound.from_saved, saved.get("waiting", ()))),
             paused_from=saved.get("paused_from"),
             frozen=frozen,
             horizon=saved.get("horizon"),
-            guardrail_monitor=GuardrailStatus(**{**status, "verdicts": verdicts}),
+            guardrail_monitor=GuardrailStatus(
+                **{**status, "verdicts": verdicts, "tripped": None if tripped is None else PauseRecord(**tripped)}
+            ),
             correctable=tuple(
                 CorrectableRound(**{**entry, "waiting": MaturingRound.from_saved(entry["waiting"])})
                 for entry in saved["correctable"]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pasto.inference.guardrail_monitor import GuardrailMonitor
 from pasto.metrics import Moments
 from pasto.metrics.engines.sqlite import build_moments
+from pasto.report.records import PauseRecord
 from pasto.service.rounds.guardrail_check import GuardrailResult, after_close, check_guardrails, rearm
 from pasto.service.rounds.guardrail_state import judged_round
 from pasto.service.study_file import StudySpec, parse_spec
@@ -95,7 +96,7 @@ def test_closes_in_any_manner_say_what_all_rounds_together_say(
     monitor, number = GuardrailStatus(), 0
     for count, deed in steps:
         if deed == "re-arm":
-            monitor = rearm(replace(monitor, tripped={"reason": ""}), "paused", "learning", number)
+            monitor = rearm(replace(monitor, tripped=PauseRecord(number, 0.0, "")), "paused", "learning", number)
         if deed == "forget":  # as a study that was closed by an older version
             monitor = replace(monitor, carried=None)
             window = 0

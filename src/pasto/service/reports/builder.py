@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from threading import Lock
 
 import msgspec
@@ -16,13 +16,10 @@ from pasto.metrics import Moments
 from pasto.report.data_records import AccountingReport, ClippedUnits, LateEvents, QualityReport, RejectedEvents
 from pasto.report.lift_records import ConfirmationReport, ConfirmationVerdict, SampleRatioReport
 from pasto.report.records import (
-    ArmVerdictRecord,
     BlendRecord,
     CandidateShare,
     ClosedRoundRecord,
-    HeldRoundRecord,
     MonitorReport,
-    PauseRecord,
     PriceReport,
     Report,
     SourceProblem,
@@ -40,7 +37,7 @@ from pasto.service.reports.lift_report import measure_spreads, report_learned_li
 from pasto.service.reports.tradeoff import read_posterior_means, report_tradeoff
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, shares
-from pasto.service.rounds.data_check import describe_held_rounds, list_departures, read_sender_record
+from pasto.service.rounds.data_check import list_departures, list_held_rounds, read_sender_record
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, blend_document, with_joint_bound
 from pasto.store import Store
@@ -94,7 +91,7 @@ class ReportBuilder:
             problem=problem,
             frozen=frozen,
             waiting=tuple(entry.round for entry in state.waiting),
-            held=tuple(msgspec.convert(held, HeldRoundRecord) for held in describe_held_rounds(state)),
+            held=list_held_rounds(state),
             policy=_policy_shares(snapshot),
             history=self._list_closes(snapshot),
             learning=learning,
@@ -179,9 +176,7 @@ def _policy_shares(snapshot: StudySnapshot) -> tuple[CandidateShare, ...]:
 
 def _monitor_report(snapshot: StudySnapshot) -> MonitorReport:
     status = snapshot.state.guardrail_monitor
-    verdicts = tuple(ArmVerdictRecord(**asdict(verdict)) for verdict in status.verdicts)
-    tripped = None if status.tripped is None else msgspec.convert(status.tripped, PauseRecord)
-    return MonitorReport(verdicts, tripped)
+    return MonitorReport(status.verdicts, status.tripped)
 
 
 def _estimate(snapshot: StudySnapshot) -> CandidateEstimates:

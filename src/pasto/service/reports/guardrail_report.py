@@ -9,12 +9,18 @@ import numpy as np
 
 from pasto.report.guardrail_text import contradiction_text, price_text
 from pasto.report.lift_records import GuardrailSide, LiftRecord, MeasuredInterval
-from pasto.report.records import BlendRecord, CertificateRecord, ContradictionReport, GuardrailReport, PriceReport
+from pasto.report.records import (
+    ArmVerdict,
+    BlendRecord,
+    CertificateRecord,
+    ContradictionReport,
+    GuardrailReport,
+    PriceReport,
+)
 from pasto.service.reports.candidate_estimates import CandidateEstimates, solve_draws, summarize_draws
 from pasto.service.reports.lift_report import BLEND_TARGET
 from pasto.service.study_file import GuardrailSpec, StudySpec
 from pasto.service.study_file.spec import GuardrailLevel, find_stop_basis
-from pasto.service.study_state import ArmVerdict
 
 SEVERITY = {"holds": 0, "warning": 1, "breach": 2}
 """States of the guardrail monitor, from harmless to severe."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from pasto.inference.guardrail_monitor import EVIDENCE_VERSION
 from pasto.metrics import Moments
+from pasto.report.records import PauseRecord
 from pasto.service.close_record import (
     OWN_TABLES,
     CloseRecord,
@@ -194,7 +195,7 @@ def compute_close(
             spec, learner, phase, state.frozen, version=row.version + 1, now=now, identity=state.identity
         )
     status = rearm(state.guardrail_monitor, row.state, requested.state, row.round)
-    tripped = None if trip is None else {"round": row.round, "at": now, "reason": trip}
+    tripped = None if trip is None else PauseRecord(row.round, now, trip)
     next_state = StudyState(
         waiting=inputs.waiting,
         paused_from=row.state if phase.state == "paused" else None,

@@ -2,7 +2,7 @@
 
 A round without its events is held, because zeros would be learned otherwise. It stays among the maturing ones. Each
 later close measures it again if it got events. It is learned when the events have arrived, or when a person decides so.
-`describe_held_rounds` and `resolve` are the person's part.
+`list_held_rounds` and `resolve` are the person's part.
 
 Units and means of the API keys and sources are summed from close to close: each reads the record of the last one, adds
 its rounds, and writes it again.
@@ -11,8 +11,7 @@ its rounds, and writes it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from pasto.metrics import OTHER_SOURCES, Column, Moments, measure_by_sender
 from pasto.metrics.measurement import STORES
 from pasto.report.data_records import SenderDeparture
 from pasto.report.data_text import describe_held
+from pasto.report.records import HeldRoundRecord, RoundShortage
 from pasto.service.close_record import CloseRecord, SenderRecord, SenderTotals
 from pasto.service.rounds.late_events import LateCorrections, find_changed_rounds, read_recorded
 from pasto.service.study_file import StudySpec
@@ -40,7 +40,7 @@ MAX_CLOSES = 100
 """Closes that are searched for earlier rounds: a long confirmation has none."""
 MAX_SENDERS = 40
 """Senders of each kind that are remembered; those with fewest units are summed as one."""
-Findings = tuple[dict[str, Any], ...]
+Findings = tuple[RoundShortage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,19 @@ class DataCheck:
 
     def _findings(self, now: RoundTotals, earlier: Sequence[RoundTotals]) -> Findings:
         columns = self._spec.columns
-        findings = []
-        for shortage in find_shortages(now, earlier, [column.event for column in columns]):
-            finding = asdict(shortage)
-            finding["seen"] = finding.pop("observed")
-            finding["column"] = None if shortage.column is None else columns[shortage.column].name
-            findings.append(finding)
-        return tuple(findings)
+        return tuple(
+            RoundShortage(
+                shortage.kind,
+                None if shortage.column is None else columns[shortage.column].name,
+                shortage.units,
+                shortage.expected,
+                shortage.observed,
+                shortage.rounds,
+                shortage.expected_events,
+                shortage.p_value,
+            )
+            for shortage in find_shortages(now, earlier, [column.event for column in columns])
+        )
 
     def _unchanged(self, matured: Sequence[MaturingRound], until: int) -> set[int]:
         """Return the held rounds that need not be measured again: they got no event, and no person decided."""
@@ -126,31 +132,31 @@ class DataCheck:
         return held.keys() - find_changed_rounds(self._store, self._study, held.keys(), min(held.values()), until)
 
 
-def describe_held_rounds(state: StudyState) -> list[dict[str, Any]]:
-    """Return the held rounds in JSON, with the expected and measured totals and the decision.
+def list_held_rounds(state: StudyState) -> tuple[HeldRoundRecord, ...]:
+    """Return the held rounds, with the expected and measured totals and the decision.
 
     >>> from pasto.service.study_state import MissingData
-    >>> finding = {"kind": "none", "column": "likes", "units": 4000, "expected": 412.0, "seen": 0.0, "rounds": 3}
+    >>> finding = RoundShortage("none", "likes", units=4000, expected=412.0, seen=0.0, rounds=3)
     >>> held = MaturingRound(4, 3, 90, 7200.0, missing=MissingData((finding,), 120))
-    >>> [(one["round"], one["resolution"]) for one in describe_held_rounds(StudyState(waiting=(held,)))]
+    >>> [(record.round, record.resolution) for record in list_held_rounds(StudyState(waiting=(held,)))]
     [(4, None)]
     """
-    return [
-        {
-            "round": entry.round,
-            "closed_at": entry.closed_at,
-            "text": describe_held(entry.round, entry.missing.findings),
-            "findings": [dict(finding) for finding in entry.missing.findings],
-            "resolution": entry.missing.resolution,
-        }
+    return tuple(
+        HeldRoundRecord(
+            round=entry.round,
+            closed_at=entry.closed_at,
+            text=describe_held(entry.round, entry.missing.findings),
+            findings=entry.missing.findings,
+            resolution=entry.missing.resolution,
+        )
         for entry in state.waiting
         if entry.missing is not None
-    ]
+    )
 
 
 def resolve(
     study: str, phase: str, state: StudyState, number: int, resolution: str, reason: str
-) -> tuple[StudyState, list[dict[str, Any]]]:
+) -> tuple[StudyState, Findings]:
     """Return a study's state with a decision about a held round, and the findings of that round."""
     if resolution not in RESOLUTIONS:
         raise OptionError(f"a held round is resolved by {' or '.join(RESOLUTIONS)}, got {resolution!r}")
@@ -166,7 +172,7 @@ def resolve(
     assert missing is not None  # noqa: S101 -- only those were taken
     resolved: MaturingRound = replace(held[number], missing=replace(missing, resolution=resolution))
     waiting = tuple(resolved if entry.round == number else entry for entry in state.waiting)
-    return replace(state, waiting=waiting), [dict(finding) for finding in missing.findings]
+    return replace(state, waiting=waiting), missing.findings
 
 
 def _is_resolved(entry: MaturingRound, resolution: str) -> bool:

@@ -19,11 +19,12 @@ from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.inference.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR, crash_level
 from pasto.metrics import Column, Moments
 from pasto.report.guardrail_text import BASIS_TEXT
+from pasto.report.records import ArmVerdict, PauseRecord
 from pasto.service.lifecycle import PHASES
 from pasto.service.rounds.guardrail_state import GuardrailState, join_arms, judged_round
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.spec import build_stop_levels
-from pasto.service.study_state import ArmVerdict, GuardrailStatus
+from pasto.service.study_state import GuardrailStatus
 
 CONFIDENCE = 0.95
 """Probability that a phase without any breach is never paused by the monitor."""
@@ -289,7 +290,7 @@ def check_guardrails(
 def rearm(status: GuardrailStatus, before: str, after: str, round: int) -> GuardrailStatus:
     """Return the monitor before a close; its evidence starts again if a person resumes the study that it paused.
 
-    >>> rearm(GuardrailStatus(tripped={"reason": "guardrail monitor: likes"}), "paused", "learning", 7)
+    >>> rearm(GuardrailStatus(tripped=PauseRecord(6, 0.0, "guardrail monitor: likes")), "paused", "learning", 7)
     GuardrailStatus(since=8, verdicts=(), tripped=None, carried=None)
     """
     if before == "paused" and after not in ("paused", "archived") and status.tripped is not None:
@@ -301,7 +302,7 @@ def rearm(status: GuardrailStatus, before: str, after: str, round: int) -> Guard
 
 
 def after_close(
-    status: GuardrailStatus, before: str, after: str, judged: GuardrailResult, trip: Mapping[str, Any] | None
+    status: GuardrailStatus, before: str, after: str, judged: GuardrailResult, trip: PauseRecord | None
 ) -> GuardrailStatus:
     """Return the monitor after a close."""
     verdicts = judged.verdicts

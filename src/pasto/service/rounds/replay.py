@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pasto.errors import PastoError
 from pasto.inference.guardrail_monitor import EVIDENCE_VERSION
 from pasto.metrics import Moments
+from pasto.report.records import ArmVerdict
 from pasto.report.replay_report import ExceptionKind, ReplayDifference, ReplayException, ReplayReport
 from pasto.service.close_record import CloseRecord, NextPhase
 from pasto.service.lifecycle import PHASES
@@ -24,7 +25,7 @@ from pasto.service.rounds.late_events import LateCorrections, find_changed_round
 from pasto.service.rounds.learner_step import LearnerUpdate
 from pasto.service.rounds.replay_measurement import RoundRemeasurer
 from pasto.service.study_file import StudySpec
-from pasto.service.study_state import ArmVerdict, CorrectableRound, MaturingRound, StudyState, identity_of
+from pasto.service.study_state import CorrectableRound, MaturingRound, StudyState, identity_of
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
 from pasto_sdk.policy_document import upgrade_policy
 
