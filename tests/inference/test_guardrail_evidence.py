@@ -7,9 +7,10 @@ import pytest
 
 from pasto.errors import MeasurementError
 from pasto.inference import CellStatistics, Quantity, ValueRange
-from pasto.inference.guardrail_evidence import StopLevel, floor_evidence
+from pasto.inference.guardrail_evidence import floor_evidence
 from pasto.inference.guardrail_monitor import watch_guardrails
 from pasto.inference.round_data import CellMoments, MeasuredRound, RoundRecord, record_rounds
+from pasto.inference.stop_level import StopLevel
 
 
 def rounds_of(likes: list[float], *, control: float | None = 0.1, units: int = 2_000, seed: int = 1) -> RoundRecord:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pasto.errors import MeasurementError
 from pasto.inference import Quantity, ValueRange
-from pasto.inference.guardrail_evidence import StopLevel
 from pasto.inference.guardrail_monitor import GuardrailMonitor, watch_guardrails
 from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
+from pasto.inference.stop_level import StopLevel
 
 UNIT = ValueRange(0.0, 1.0)
 FLOORS = [

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from pasto.errors import MeasurementError
 from pasto.inference import CellStatistics, Quantity, ValueRange
-from pasto.inference.guardrail_evidence import Basis, StopLevel
 from pasto.inference.guardrail_monitor import watch_guardrails
 from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
-from pasto.inference.stop_level import LevelEvidence, RoundSum, gather_evidence
+from pasto.inference.stop_level import Basis, LevelEvidence, RoundSum, StopLevel, gather_evidence
 
 STUDIES, HOUR = 60, 3600.0
 TRIP = np.log(20.0)

@@ -23,10 +23,10 @@ from pasto.inference import (
     reach_at_horizon,
     unit_covariances,
 )
-from pasto.inference.guardrail_evidence import MIXTURE_ROUNDS, StopLevel, floor_evidence
+from pasto.inference.guardrail_evidence import MIXTURE_ROUNDS, floor_evidence
 from pasto.inference.multiple_comparisons import is_better
 from pasto.inference.sample_ratio import MAX_FALSE_ALARM_RATE, arm_groups, imbalance_evidence
-from pasto.inference.stop_level import gather_evidence
+from pasto.inference.stop_level import StopLevel, gather_evidence
 from pasto_research.bench.coverage_studies import Scene, Studies, simulate, sticky
 
 BATCH = 250

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pasto.inference import CellStatistics, Comparison, Quantity, build_side, compare, unit_covariances
-from pasto.inference.guardrail_evidence import StopLevel
+from pasto.inference.stop_level import StopLevel
 from pasto.report.figures import COLOURS, draw_curve, draw_legend, draw_level, label_axes, new_figure, rounds_axis
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, BenchmarkReport

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +32,11 @@ from pasto.inference.betting import (
     log_growth,
     mean_increments,
 )
-from pasto.inference.comparison import Quantity, build_side
+from pasto.inference.comparison import build_side
 from pasto.inference.round_data import CellStatistics, unit_covariances
 
-Basis = Literal["control", "days"]
-"""Basis on which a level in a metric's own units is judged: the concurrent control, or whole days."""
+if TYPE_CHECKING:
+    from pasto.inference.stop_level import StopLevel
 
 MIXTURE_ROUNDS = 2.0
 """ρ in rounds of the size of the first: fast for an effect that is visible within about ten rounds."""
@@ -232,28 +232,6 @@ def bounded_drift_evidence(
     return evidence - np.log(len(BET_SIZES)), state
 
 
-@dataclass(frozen=True, slots=True)
-class StopLevel:
-    """Level of a guardrail's metric at which its traffic is stopped.
-
-    >>> StopLevel("like_rate", Quantity(1, 2), -0.05, relative=True).relative
-    True
-    """
-
-    name: str
-    quantity: Quantity
-    value: float
-    """The level itself, or the change against the control: −0.05 is five percent below it."""
-    relative: bool = False
-    at_most: bool = False
-    """True for metrics that must not rise above the level."""
-    within: ValueRange | None = None
-    """Range of a unit's value or, for a ratio, of its numerator."""
-    denominator_within: ValueRange | None = None
-    basis: Basis | None = None
-    """Basis for a level in the metric's own units; None compares every round with the number itself."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class FloorEvidence:
     """State of the evidence on one floor, from which later rounds continue."""
@@ -307,7 +285,7 @@ def absolute_evidence(
         limit = 0.0
     units, mean = cells.units[..., served], cells.mean[..., served, :] @ form
     detector = None if before is None else before.detector
-    if has_value_range(floor):
+    if floor.has_value_range:
         cross = np.einsum("i,...ij,j->...", form, cells.cross[..., served, :, :], form)
         arm_sums = before.sums[0] if before else None
         increments = mean_increments(
@@ -382,17 +360,6 @@ def relative_evidence(
     units = np.where(usable, np.minimum(served_side.units, control_side.units), 0.0)
     evidence, detector = drift_evidence(weight * shortfall, weight**2 * variance, 2.0 * units, detector, numbers)
     return evidence, FloorEvidence(detector)
-
-
-def has_value_range(floor: StopLevel) -> bool:
-    """Return True if a floor's metric is judged by its declared range."""
-    if floor.quantity.denominator is None:
-        return floor.within is not None
-    return not _uses_control(floor) and floor.within is not None and floor.denominator_within is not None
-
-
-def _uses_control(floor: StopLevel) -> bool:
-    return floor.relative or floor.basis == "control"
 
 
 def _form_range(floor: StopLevel, form: FloatArray) -> ValueRange:

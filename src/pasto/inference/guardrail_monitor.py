@@ -21,14 +21,16 @@ from pasto.inference import (
     error_per_claim,
     running_covariances,
 )
-from pasto.inference.guardrail_evidence import Basis, FloorEvidence, StopLevel, has_value_range
+from pasto.inference.guardrail_evidence import FloorEvidence
 from pasto.inference.round_data import MeasuredRound, RoundRecord
 from pasto.inference.stop_level import (
     REFERENCE_SHARE,
     STUDY_ERROR,
+    Basis,
     LevelEvidence,
     LevelTrack,
     RoundSum,
+    StopLevel,
     gather_evidence,
 )
 
@@ -282,7 +284,7 @@ def judge_guardrail(
         p_value=min(1.0, p_value),
         round=None,
         since=int(evidence_state.since) if breached else None,
-        bounded=has_value_range(floor),
+        bounded=floor.has_value_range,
         basis=floor.basis,
         allowed=allowed,
     )

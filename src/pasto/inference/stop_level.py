@@ -1,4 +1,7 @@
-"""Stop levels in a metric's own units: judged against the concurrent control, or over whole days.
+"""Stop level: the level of a guardrail's metric at which traffic is stopped, and the evidence that it is crossed.
+
+A change against the control is judged round by round (`guardrail_evidence`). The rest of this module judges levels in a
+metric's own units, against the concurrent control or over whole days.
 
 A metric changes by the hour for all arms, so a number is not compared with single rounds.
 
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +30,17 @@ from numpy.typing import NDArray
 from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.inference import CellStatistics, Quantity, reach_at_horizon, unit_covariances
+from pasto.inference.betting import ValueRange
 from pasto.inference.comparison import MIN_SEQUENCE_UNITS
 from pasto.inference.guardrail_evidence import (
-    Basis,
     FloorEvidence,
-    StopLevel,
     absolute_evidence,
     floor_evidence,
     relative_evidence,
 )
+
+Basis = Literal["control", "days"]
+"""Basis on which a level in a metric's own units is judged: the concurrent control, or whole days."""
 
 DAY_SECONDS = 86_400.0
 MAX_DAY_FACTOR = 2.0
@@ -45,6 +51,40 @@ REFERENCE_SHARE = 0.1
 """Share of it that the bounds on the control's level get."""
 ERROR_SHARES: dict[Basis, tuple[float, float, float]] = {"control": (0.1, 0.4, 0.4), "days": (0.1, 0.0, 0.9)}
 """Shares of the error for a crash, for the share of the control and for whole days."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopLevel:
+    """Level of a guardrail's metric at which its traffic is stopped.
+
+    >>> StopLevel("like_rate", Quantity(1, 2), -0.05, relative=True).relative
+    True
+    """
+
+    name: str
+    quantity: Quantity
+    value: float
+    """The level itself, or the change against the control: −0.05 is five percent below it."""
+    relative: bool = False
+    at_most: bool = False
+    """True for metrics that must not rise above the level."""
+    within: ValueRange | None = None
+    """Range of a unit's value or, for a ratio, of its numerator."""
+    denominator_within: ValueRange | None = None
+    basis: Basis | None = None
+    """Basis for a level in the metric's own units; None compares every round with the number itself."""
+
+    @property
+    def uses_control(self) -> bool:
+        """True if every round is compared with its control."""
+        return self.relative or self.basis == "control"
+
+    @property
+    def has_value_range(self) -> bool:
+        """True if the metric is judged by its declared range."""
+        if self.quantity.denominator is None:
+            return self.within is not None
+        return not self.uses_control and self.within is not None and self.denominator_within is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,8 +22,8 @@ from pasto.service.close_record import NextPhase, close_summary
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
 from pasto.service.ingest import IngestPipeline
 from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, read_horizon, target
+from pasto.service.policy_builder import HOLDS
 from pasto.service.policy_cache import PolicyCache
-from pasto.service.publisher import HOLDS
 from pasto.service.rejections import read_rejected_events
 from pasto.service.reports.builder import ReportBuilder
 from pasto.service.reports.confirmation_report import judge_missing_confirmation

@@ -23,8 +23,8 @@ from pasto.service.close_record import (
     RecordedRound,
     StoredCells,
 )
+from pasto.service.policy_builder import build_policy, freeze_blend, hold_policy
 from pasto.service.policy_cache import StudySnapshot
-from pasto.service.publisher import build_policy, freeze_blend, hold_policy
 from pasto.service.rounds.data_check import show_sender
 from pasto.service.rounds.guardrail_check import (
     GuardrailResult,

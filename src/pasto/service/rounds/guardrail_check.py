@@ -13,10 +13,10 @@ import numpy as np
 from pasto.errors import PastoError
 from pasto.inference import Comparison, build_side, compare, error_per_claim, log_evidence
 from pasto.inference.comparison import MIN_SEQUENCE_UNITS
-from pasto.inference.guardrail_evidence import MIXTURE_ROUNDS, StopLevel
+from pasto.inference.guardrail_evidence import MIXTURE_ROUNDS
 from pasto.inference.guardrail_monitor import GuardrailMonitor, GuardrailVerdict
 from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
-from pasto.inference.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR, crash_level
+from pasto.inference.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR, StopLevel, crash_level
 from pasto.metrics import Column, Moments
 from pasto.report.guardrail_text import BASIS_TEXT
 from pasto.report.records import ArmVerdict, PauseRecord

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from pasto.inference import Quantity, ValueRange
-from pasto.inference.guardrail_evidence import Basis, StopLevel
+from pasto.inference.stop_level import Basis, StopLevel
 from pasto.metrics import Column, Metric
 from pasto.metrics.sources.team_tables import TeamTables
 from pasto.objective import Objective

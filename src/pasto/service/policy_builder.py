@@ -1,4 +1,4 @@
-"""Publisher: build the policy that a study serves, with the arms of its state."""
+"""Policy builder: build the policy that a study serves, with the arms of its state."""
 
 from __future__ import annotations
 

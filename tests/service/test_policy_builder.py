@@ -8,7 +8,7 @@ import pytest
 
 from pasto.errors import OptionError
 from pasto.records import Observation
-from pasto.service.publisher import build_policy, hold_policy, read_frozen_blend
+from pasto.service.policy_builder import build_policy, hold_policy, read_frozen_blend
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.study import Study
 from pasto_sdk.policy import PublishedPolicy
