@@ -1,11 +1,17 @@
-"""Measure request: the units and the columns that an engine measures."""
+"""Measure request: the units and the columns to measure, and the engines that measure them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from pasto.metrics.definitions import Column
+from pasto.metrics.moments import Moments
 from pasto_sdk.policy_document import RENAMED_ARMS
+
+if TYPE_CHECKING:
+    from pasto.metrics.sql import QueryBuilder, Relation
 
 SEPARATOR, OTHER_SOURCES = "\x1f", "\x1e"
 """Characters between the parts of a sender label, and in the place of sources that are not listed."""
@@ -84,3 +90,26 @@ def split_label(label: str) -> tuple[str, str, str]:
     key, _, rest = label.partition(SEPARATOR)
     source, _, arm = rest.rpartition(SEPARATOR)
     return key, source, arm
+
+
+@dataclass(frozen=True, slots=True)
+class TableEngine:
+    """Functions of an engine that reads the tables of a team: (connection, query builder, relation, columns) each."""
+
+    measure: Callable[[Any, QueryBuilder, Relation, tuple[Column, ...]], tuple[Moments, ...]]
+    plan: Callable[[Any, QueryBuilder, Relation, tuple[Column, ...]], None]
+    """Plans the query of `measure` without running it, and raises what would fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Database that measures rounds; `connection` is a DB-API connection, or the session of Spark.
+
+    A measurement has one `Moments` per cell, sorted by arm and candidate.
+    """
+
+    name: str
+    measure: Callable[[Any, MeasureRequest], tuple[Moments, ...]]
+    """(connection, request): measures events in the tables of a store."""
+    tables: TableEngine | None = None
+    """Measures the tables of a team; None if the engine cannot."""

@@ -108,9 +108,20 @@ def test_the_next_round_and_the_report_read_no_study_that_is_in_memory(
         assert write_state(service.policy_cache.snapshot("feed").study) == read_state(store)
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {},
+        {"parameters": {"w": [0, 1, 2, 3], "mode": ["plain", "bold"]}, "baseline": {"w": 1, "mode": "plain"}},
+        {"parameters": None, "ranges": {"w": {"low": 0, "high": 3}}},
+        {"learner": "algorithm1", "guardrails": [{"metric": "likes", "at_least": 0.5, "penalty": 2}]},
+    ],
+    ids=["numbers", "text", "ranges", "another learner"],
+)
 def test_a_node_that_starts_anew_before_every_close_learns_the_same(
-    store: Store, document: dict[str, Any], traffic: Traffic
+    store: Store, document: dict[str, Any], traffic: Traffic, part: dict[str, Any]
 ) -> None:
+    document = {name: value for name, value in {**document, **part}.items() if value is not None}
     other = open_store("memory:")
     steady = start(store, document)
     start(other, document)

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.metrics.definitions import Column, Condition
-from pasto.metrics.engines.base import Engine
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import SEPARATOR, MeasureRequest, sender_label
+from pasto.metrics.request import SEPARATOR, Engine, MeasureRequest, sender_label
 from pasto_sdk.policy_document import current_arm
 
 AT_ONCE = 2_000
