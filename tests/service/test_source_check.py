@@ -164,7 +164,7 @@ def test_a_failing_source_is_seen_until_it_is_mended(service: Service, sourced: 
     assert problem["round"] == 1
     assert "the table 'plays' has no 'secs'" in problem["message"]
     other = Service(service.store)  # a node, or a command, that did not try
-    assert other.failing_sources() == {"feed": problem}
+    assert write_record(other.failing_sources()["feed"]) == problem
     report = " ".join(render_text(other.report("feed")).split())
     assert f"Round 1 cannot be measured: {problem['message']}" in report
     snapshot = service.policy_cache.snapshot("feed")

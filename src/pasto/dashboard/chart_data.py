@@ -18,10 +18,11 @@ from pasto.inference import Quantity
 from pasto.inference.lift import LiftTarget, estimate_history
 from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
 from pasto.report.guardrail_text import basis_text
+from pasto.report.records import finite
 from pasto.service.close_record import CloseRecord, RecordedRound
 from pasto.service.http.responses import HttpResponse, json_response
 from pasto.service.policy_cache import StudySnapshot
-from pasto.service.reports.lift_report import aimed_quantities, finite
+from pasto.service.reports.lift_report import aimed_quantities
 from pasto.service.reports.tradeoff import chart_tradeoff, read_posterior_means
 from pasto.service.service import Service
 from pasto.service.study_file import GuardrailSpec, StudySpec

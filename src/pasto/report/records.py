@@ -5,6 +5,7 @@ A number that is not known is None. `write_record` and `read_record` convert rec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -326,6 +327,15 @@ class WhatIfAnswer:
     from_log: tuple[str, ...]
     """Metrics that the learner does not learn, estimated from the log."""
     assumes: str
+
+
+def finite(value: float | None) -> float | None:
+    """Return a number as JSON has it: None if it is not finite.
+
+    >>> finite(0.5), finite(float("inf"))
+    (0.5, None)
+    """
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def write_record(record: object) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pasto.errors import LifecycleError, NotFittedError, OptionError
 from pasto.records import Blend
 from pasto.service.study_file import StudySpec
-from pasto.service.study_state import FrozenBlend, blend_document
+from pasto.service.study_state import FrozenBlend, describe_blend
 from pasto.study import Study
 from pasto_sdk.policy import PublishedPolicy, publish_policy
 
@@ -86,7 +86,7 @@ def read_frozen_blend(
     best_single = None if blend.best_single == baseline else blend.best_single
     arms = ("control", "blend") if best_single is None else ("control", "best_single", "blend")
     shares = {arm: 1.0 / len(arms) for arm in arms} if split is None else _read_split(split, arms)
-    return FrozenBlend(parts, best_single, certified, shares, blend_document(blend))
+    return FrozenBlend(parts, best_single, certified, shares, describe_blend(blend))
 
 
 def hold_policy(study: Study) -> FrozenBlend | None:

@@ -11,7 +11,7 @@ from pasto.service.lifecycle import allowed
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.rounds.data_check import list_held_rounds
 from pasto.service.study_file import StudySpec
-from pasto.service.study_state import StudyState, with_joint_bound
+from pasto.service.study_state import StudyState
 from pasto.space import Candidates
 from pasto.store import AuditRow
 from pasto_sdk.policy import PublishedPolicy
@@ -59,8 +59,8 @@ def study_overview(snapshot: StudySnapshot, now: float) -> dict[str, Any]:
     }
     if snapshot.policy is not None:
         found["policy"] = _policy(snapshot.policy)
-    if details.frozen is not None:
-        found["frozen"] = with_joint_bound(details.frozen.answer, spec.objective.hard)
+    if (frozen := details.frozen_answer(spec.objective.hard)) is not None:
+        found["frozen"] = write_record(frozen)
     return found
 
 

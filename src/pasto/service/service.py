@@ -181,20 +181,21 @@ class Service:
     def show(self, name: str) -> dict[str, Any]:
         """Return the present state of a study."""
         snapshot = self.policy_cache.reload(name)
+        problem = self.source_problem(name)
         return {
             **study_overview(snapshot, self._study_clock.now(snapshot.row)),
-            "source_problem": self.source_problem(name),
+            "source_problem": None if problem is None else write_record(problem),
             "rejected": write_record(read_rejected_events(self.store, snapshot.row.number)),
         }
 
-    def source_problem(self, name: str) -> dict[str, Any] | None:
+    def source_problem(self, name: str) -> SourceProblem | None:
         """Return the problem at the last reading of a team's own tables; None without a problem or such tables."""
         snapshot = self.policy_cache.snapshot(name)
         if snapshot.spec.source is None or snapshot.policy is None:
             return None
         return self._source_health.problem(snapshot.row)
 
-    def failing_sources(self) -> dict[str, dict[str, Any]]:
+    def failing_sources(self) -> dict[str, SourceProblem]:
         """Return the problems of the teams' own tables by study; {} if all can be read."""
         result = {name: self.source_problem(name) for name in self.policy_cache.names()}
         return {name: problem for name, problem in result.items() if problem is not None}
@@ -459,11 +460,10 @@ class Service:
 
     def _report(self, name: str) -> Report:
         snapshot = self.policy_cache.reload(name)
-        problem = self.source_problem(name)
         return self._reports.build(
             snapshot,
             age=max(0.0, self._study_clock.now(snapshot.row) - snapshot.row.opened_at),
-            source_problem=None if problem is None else SourceProblem(**problem),
+            source_problem=self.source_problem(name),
         )
 
     def _key_ring(self) -> ApiKeys:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from pasto.metrics.sources.files import FORMATS, open_duckdb
 from pasto.metrics.sources.table_check import find_problems, read_types
 from pasto.metrics.sources.team_tables import TeamTables
 from pasto.metrics.sql import DIALECTS, QueryBuilder
+from pasto.report.records import SourceProblem
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.spec import TeamSource
 from pasto.service.team_sources import dialect_of, explain_errors, find_files, open_source, place_of, view_name
@@ -175,7 +176,7 @@ class SourceHealth:
     >>> health = SourceHealth(store, lambda: 60.0)
     >>> health.record_failure(row, SourceError("no such column"))
     >>> health.problem(row)
-    {'message': 'no such column', 'round': 3, 'since': 60.0}
+    SourceProblem(message='no such column', round=3, since=60.0)
     >>> health.record_success(row)
     >>> health.problem(row) is None
     True
@@ -186,21 +187,17 @@ class SourceHealth:
         self._store = store
         self._clock = clock
 
-    def problem(self, row: StudyRow) -> dict[str, Any] | None:
+    def problem(self, row: StudyRow) -> SourceProblem | None:
         """Return the problem of a study's source with its round and start; None if the source works."""
-        problem: dict[str, Any] | None = json.loads(self._store.read_cache(_cache_name(row)) or "null")
-        return problem
+        saved = json.loads(self._store.read_cache(_cache_name(row)) or "null")
+        return None if saved is None else SourceProblem(**saved)
 
     def record_failure(self, row: StudyRow, error: SourceError) -> None:
         """Store why a round could not be measured; the time of the first failure in a row stays."""
         before = self.problem(row)
-        now = {
-            "message": str(error),
-            "round": row.round,
-            "since": self._clock() if before is None else before["since"],
-        }
-        if now != before:
-            self._write(row, json.dumps(now))
+        problem = SourceProblem(str(error), row.round, self._clock() if before is None else before.since)
+        if problem != before:
+            self._write(row, json.dumps(asdict(problem)))
 
     def record_success(self, row: StudyRow) -> None:
         """Store that a round was measured."""

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pasto.records import Blend, Certificate
-from pasto.report.records import ArmVerdict, PauseRecord, RoundShortage
+from pasto.records import Blend, Certificate, Outlook
+from pasto.report.records import (
+    ArmVerdict,
+    BlendRecord,
+    CertificateRecord,
+    GainRecord,
+    MoveRecord,
+    OutlookRecord,
+    PauseRecord,
+    RoundShortage,
+    finite,
+    read_record,
+)
 from pasto.store import StudyRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 
@@ -82,7 +92,7 @@ class FrozenBlend:
     certified: bool
     split: Mapping[str, float]
     """Shares of the arms in the confirmation."""
-    answer: Mapping[str, Any] = field(default_factory=dict)
+    answer: BlendRecord | None = None
     """The blend as a report shows it."""
 
 
@@ -127,6 +137,12 @@ class StudyState:
         """Numbers of the rounds that are held because events seem to be missing."""
         return {entry.round for entry in self.waiting if entry.is_held}
 
+    def frozen_answer(self, hard: Sequence[str]) -> BlendRecord | None:
+        """Return the frozen blend as a report shows it, with a bound for all hard guardrails; None without one."""
+        if self.frozen is None or self.frozen.answer is None:
+            return None
+        return with_joint_bound(self.frozen.answer, hard)
+
     def to_text(self) -> str:
         """Encode the state as the JSON that the store holds."""
         return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":"), allow_nan=False)
@@ -141,7 +157,9 @@ class StudyState:
             saved = _upgrade_format_2(saved)
         frozen = saved.get("frozen")
         if frozen is not None:
-            frozen = FrozenBlend(**{**frozen, "blend": tuple((int(k), float(share)) for k, share in frozen["blend"])})
+            parts = tuple((int(k), float(share)) for k, share in frozen["blend"])
+            answer = read_record(frozen["answer"], BlendRecord) if frozen.get("answer") else None
+            frozen = FrozenBlend(**{**frozen, "blend": parts, "answer": answer})
         status = saved.get("guardrail_monitor") or {}
         verdicts = tuple(ArmVerdict(**verdict) for verdict in status.get("verdicts", ()))
         tripped = status.get("tripped")
@@ -187,63 +205,70 @@ def identity_of(row: StudyRow) -> str:
     return StudyState.from_text(row.details).identity or str(json.loads(row.study_file)["name"])
 
 
-def blend_document(blend: Blend) -> dict[str, Any]:
-    """Return a blend in JSON, with candidates by name.
+def describe_blend(blend: Blend) -> BlendRecord:
+    """Return a blend with candidates by name.
 
     >>> import pasto
     >>> blend = pasto.solve({"x": [2, 0], "y": [-2, 2]}, pasto.maximize("x").keep("y", at_least=0))
-    >>> answer = blend_document(blend)
-    >>> answer["probabilities"], answer["prices"], answer["best_single"]
+    >>> record = describe_blend(blend)
+    >>> record.probabilities, record.prices, record.best_single
     ({'0': 0.5, '1': 0.5}, {'y': 0.5}, '1')
     """
-    names = blend.names
-    document: dict[str, Any] = {
-        "probabilities": {names[k]: blend.probabilities[k] for k in blend.support},
-        "value": blend.value,
-        "metrics": blend.metrics,
-        "lifts": blend.lifts,
-        "prices": blend.prices,
-        "feasible": blend.feasible,
-        "shortfalls": blend.shortfalls,
-        "best_single": None if blend.best_single is None else names[blend.best_single],
-        "best_single_value": blend.best_single_value,
-        "gain": {**asdict(blend.gain), "candidate": names[blend.gain.candidate]},
-        "certificate": None if blend.certificate is None else asdict(blend.certificate),
-        "outlook": None,
-    }
-    if blend.outlook is not None:
-        moves = [{**asdict(move), "candidate": names[move.candidate]} for move in blend.outlook.moves]
-        document["outlook"] = {**asdict(blend.outlook), "moves": moves}
-    plain: dict[str, Any] = _plain(document)
-    return plain
+    names, gain = blend.names, blend.gain
+    return BlendRecord(
+        probabilities={names[k]: blend.probabilities[k] for k in blend.support},
+        value=finite(blend.value),
+        metrics=_finite_numbers(blend.metrics),
+        lifts=_finite_numbers(blend.lifts),
+        prices=_finite_numbers(blend.prices),
+        feasible=blend.feasible,
+        shortfalls=_finite_numbers(blend.shortfalls),
+        best_single=None if blend.best_single is None else names[blend.best_single],
+        best_single_value=finite(blend.best_single_value),
+        gain=GainRecord(names[gain.candidate], finite(gain.value), finite(gain.goal), _finite_numbers(gain.violations)),
+        certificate=None if blend.certificate is None else _describe_certificate(blend.certificate),
+        outlook=None if blend.outlook is None else _describe_outlook(blend.outlook, names),
+    )
 
 
-def with_joint_bound(answer: Mapping[str, Any] | None, hard: Sequence[str]) -> dict[str, Any] | None:
-    """Return an answer whose certificate also lists the hard guardrails, with a bound for all of them together.
+def with_joint_bound(blend: BlendRecord, hard: Sequence[str]) -> BlendRecord:
+    """Return a blend whose certificate also lists the hard guardrails, with a bound for all of them together.
 
-    It also upgrades answers that were frozen without this bound.
+    It also upgrades blends that were frozen without this bound.
 
-    >>> answer = {"certificate": {"confidence": 0.95, "certified": True, "holds": {"a": 0.97, "b": 0.96}}}
-    >>> certificate = with_joint_bound(answer, ["a", "b"])["certificate"]
-    >>> certificate["hard"], round(certificate["joint_lower_bound"], 12)
-    (['a', 'b'], 0.93)
+    >>> certificate = CertificateRecord(0.95, True, {"a": 0.97, "b": 0.96})
+    >>> blend = BlendRecord({}, 0.0, {}, {}, {}, True, {}, None, None, GainRecord("a", 0.0, 0.0), certificate)
+    >>> certificate = with_joint_bound(blend, ["a", "b"]).certificate
+    >>> certificate.hard, round(certificate.joint_lower_bound, 12)
+    (('a', 'b'), 0.93)
     """
-    if answer is None or not answer.get("certificate"):
-        return None if answer is None else dict(answer)
-    certificate = answer["certificate"]
-    holds = {name: chance or 0.0 for name, chance in certificate["holds"].items()}
-    named = [name for name in hard if name in holds]
-    bound = Certificate(certificate["confidence"], certificate["certified"], holds, {}).joint_lower_bound(named)
-    return {
-        **answer,
-        "certificate": {**certificate, "hard": named, "joint_lower_bound": bound if named else None},
-    }
+    certificate = blend.certificate
+    if certificate is None:
+        return blend
+    holds = {name: chance or 0.0 for name, chance in certificate.holds.items()}
+    named = tuple(name for name in hard if name in holds)
+    bound = Certificate(certificate.confidence, certificate.certified, holds, {}).joint_lower_bound(named)
+    return replace(blend, certificate=replace(certificate, hard=named, joint_lower_bound=bound if named else None))
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: lists for tuples, null for a number that is not finite."""
-    if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _describe_certificate(certificate: Certificate) -> CertificateRecord:
+    return CertificateRecord(
+        certificate.confidence,
+        certificate.certified,
+        _finite_numbers(certificate.holds),
+        {name: (finite(low), finite(high)) for name, (low, high) in certificate.intervals.items()},
+        dict(certificate.understated_errors),
+    )
+
+
+def _describe_outlook(outlook: Outlook, names: Sequence[str]) -> OutlookRecord:
+    moves = tuple(
+        MoveRecord(names[move.candidate], finite(move.change), _finite_numbers(move.metrics)) for move in outlook.moves
+    )
+    return OutlookRecord(
+        finite(outlook.gain), finite(outlook.probability), finite(outlook.worth), outlook.advice, moves
+    )
+
+
+def _finite_numbers(numbers: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: finite(number) for name, number in numbers.items()}

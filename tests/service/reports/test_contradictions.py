@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pasto.records import Blend
 from pasto.report.html import render_html
 from pasto.report.lift_records import AdjustedLiftRecord, IntervalEstimate, LiftRecord
 from pasto.report.records import BlendRecord, CertificateRecord, GainRecord, write_record
@@ -15,7 +16,7 @@ from pasto.report.text import render_text
 from pasto.service.reports import builder
 from pasto.service.reports.guardrail_report import find_contradictions
 from pasto.service.study_file import StudySpec, parse_spec
-from pasto.service.study_state import blend_document
+from pasto.service.study_state import describe_blend
 
 if TYPE_CHECKING:
     from tests.service.reports.conftest import Playground
@@ -106,12 +107,13 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
     assert document["contradictions"] == []
     assert "disagree" not in render_text(honest)
 
-    def overconfident(blend: Any) -> dict[str, Any]:
-        found = blend_document(blend)
-        certificate = {**found["certificate"], "certified": True, "holds": {"y": 0.971}}
-        return {**found, "certificate": certificate, "feasible": True}
+    def overconfident(blend: Blend) -> BlendRecord:
+        record = describe_blend(blend)
+        assert record.certificate is not None
+        certificate = replace(record.certificate, certified=True, holds={"y": 0.971})
+        return replace(record, certificate=certificate, feasible=True)
 
-    monkeypatch.setattr(builder, "blend_document", overconfident)
+    monkeypatch.setattr(builder, "describe_blend", overconfident)
     place.service = place.node()
     report = place.service.report("feed")
     document = write_record(report)

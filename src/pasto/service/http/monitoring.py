@@ -57,7 +57,7 @@ async def _source_warnings(call: HttpRequest) -> list[str]:
         context.authenticator.admit(call.headers, ("read",))
     except ApiError:
         return [f"the sources of {len(failing)} studies cannot be read; send a key with the scope read to see which"]
-    return [f"study {name!r} since round {problem['round']}: {problem['message']}" for name, problem in failing.items()]
+    return [f"study {name!r} since round {problem.round}: {problem.message}" for name, problem in failing.items()]
 
 
 async def get_metrics(call: HttpRequest) -> HttpResponse:

@@ -25,7 +25,6 @@ from pasto.report.records import (
     SourceProblem,
     TradeoffReport,
     WhatIfAnswer,
-    read_record,
 )
 from pasto.service.close_record import close_summary
 from pasto.service.event_ledger import EventLedger
@@ -39,7 +38,7 @@ from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, shares
 from pasto.service.rounds.data_check import list_departures, list_held_rounds, read_sender_record
 from pasto.service.study_file import StudySpec
-from pasto.service.study_state import FrozenBlend, blend_document, with_joint_bound
+from pasto.service.study_state import FrozenBlend, describe_blend, with_joint_bound
 from pasto.store import Store
 
 MAX_HISTORY_CLOSES = 100
@@ -72,7 +71,7 @@ class ReportBuilder:
         names = candidate_names(snapshot)
         rounds = snapshot.rounds.rounds
         blend, problem = _read_answer(snapshot)
-        frozen = None if state.frozen is None else _with_joint_bound(dict(state.frozen.answer), spec)
+        frozen = state.frozen_answer(spec.objective.hard)
         answer = frozen or blend
         learning = report_learned_lifts(spec, rounds, names, answer, None if study is None else study.baseline)
         estimates = _estimate_or_none(snapshot)
@@ -155,15 +154,11 @@ def _read_answer(snapshot: StudySnapshot) -> tuple[BlendRecord | None, str | Non
     if snapshot.study is None:
         return None, None
     try:
-        return _with_joint_bound(blend_document(snapshot.blend), snapshot.spec), None
+        return with_joint_bound(describe_blend(snapshot.blend), snapshot.spec.objective.hard), None
     except NotFittedError:
         return None, "no round has been learned yet"
     except (PastoError, ArithmeticError) as error:
         return None, f"the answer could not be computed: {type(error).__name__}: {error}"
-
-
-def _with_joint_bound(document: dict[str, object], spec: StudySpec) -> BlendRecord:
-    return read_record(with_joint_bound(document, spec.objective.hard) or {}, BlendRecord)
 
 
 def _policy_shares(snapshot: StudySnapshot) -> tuple[CandidateShare, ...]:

@@ -28,7 +28,7 @@ from pasto.report.lift_records import (
     SuspectCell,
     WinnerReport,
 )
-from pasto.report.records import BlendRecord
+from pasto.report.records import BlendRecord, finite
 from pasto.report.summary import NOTHING_MEASURED, TOO_FEW_UNITS, summary_paragraph
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
@@ -196,15 +196,6 @@ def sample_ratio_report(check: SampleRatioCheck, names: Sequence[str]) -> Sample
         expected[arm] = expected.get(arm, 0.0) + units
     arms = {arm: ArmUnits(float(units), float(expected.get(arm, 0.0))) for arm, units in observed.items()}
     return SampleRatioReport(bool(check.alarm), float(check.p_value), suspect, arms)
-
-
-def finite(value: float) -> float | None:
-    """Return a number as JSON has it: None if it is not finite.
-
-    >>> finite(0.5), finite(float("inf"))
-    (0.5, None)
-    """
-    return float(value) if math.isfinite(value) else None
 
 
 def _list_targets(record: RoundRecord, names: Sequence[str], answer: BlendRecord | None) -> list[LiftTarget]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from pasto.records import Blend
 from pasto.report.records import BlendRecord, SinglePoint, TradeoffPoint, TradeoffReport
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.candidate_estimates import solve_means
-from pasto.service.study_state import blend_document
+from pasto.service.study_state import describe_blend
 
 CURVE_POINTS = 24
 """Limits at which the curve is solved."""
@@ -54,7 +54,8 @@ def _compute_posterior_means(snapshot: StudySnapshot) -> PosteriorMeans | None:
     served = [k for k in range(len(study.candidates.names)) if k not in study.retired]
     baseline = served.index(study.baseline) if study.baseline in served else None
     names = tuple(study.candidates.names[k] for k in served)
-    current = _current_probabilities(snapshot) if frozen is None else dict(frozen.answer["probabilities"])
+    answer = None if frozen is None else frozen.answer
+    current = _current_probabilities(snapshot) if answer is None else dict(answer.probabilities)
     return PosteriorMeans(names, np.asarray(means)[:, served], baseline, study.objective, current)
 
 
@@ -117,7 +118,7 @@ def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], acros
             "unit": "%" if _is_percent(posterior) else "",
         },
         "rails": [_slider(posterior, objective, place, levels) for place, levels in enumerate(guardrail_levels)],
-        "blend": None if blend is None else {**blend_document(blend), **_chart_point(posterior, blend)},
+        "blend": None if blend is None else {**asdict(describe_blend(blend)), **_chart_point(posterior, blend)},
         "current": None if current is None else _chart_point(posterior, current),
         "singles": [],
         "curve": [],

@@ -12,7 +12,7 @@ from pasto.errors import ObjectiveError, OptionError
 from pasto.objective import Objective, Ratio
 from pasto.objective.parsing import parse_objective
 from pasto.records import Blend
-from pasto.report.records import BlendRecord, WhatIfAnswer, read_record
+from pasto.report.records import WhatIfAnswer
 from pasto.report.summary import WHAT_IF_ASSUMPTIONS
 from pasto.service.reports.candidate_estimates import (
     CandidateEstimates,
@@ -23,7 +23,7 @@ from pasto.service.reports.candidate_estimates import (
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.goals import describe_bound_problem
 from pasto.service.study_file.spec import GuardrailLevel
-from pasto.service.study_state import blend_document
+from pasto.service.study_state import describe_blend
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def answer_what_if(
         rounds_learned=rounds_learned,
         objective=str(objective),
         candidates=len(candidates),
-        answer=read_record(blend_document(blend), BlendRecord),
+        answer=describe_blend(blend),
         metrics={metric: summarize_draws(values[0], values[1:], spec.confidence) for metric, values in levels.items()},
         lifts={metric: summarize_draws(values[0], values[1:], spec.confidence) for metric, values in lifts.items()},
         prices={
