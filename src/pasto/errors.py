@@ -6,6 +6,7 @@ PastoError
 │   ├── ObjectiveError                  goals, guardrails, utilities
 │   ├── MeansError                      a table of means that does not fit its objective
 │   ├── MeasurementError                metrics passed to a study
+│   ├── HistoryError                    earlier results that a study cannot start from
 │   ├── StateError                      a saved state that cannot be read back
 │   ├── StudyFileError                  a study file; `problems` names every field that is wrong
 │   ├── PolicyError                     a published policy that cannot be read or does not add up
@@ -61,6 +62,10 @@ class MeansError(InputError):
 
 class MeasurementError(InputError):
     """Metrics passed to a study that it cannot learn from; nothing was recorded."""
+
+
+class HistoryError(InputError):
+    """Earlier results that a study cannot start from."""
 
 
 class StateError(InputError):

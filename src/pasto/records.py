@@ -68,6 +68,18 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryUse:
+    """Use that a study makes of the results it started from."""
+
+    listed: int
+    """Candidates in service that the history has a row of."""
+    candidates: int
+    """Candidates in service."""
+    explained: Mapping[str, float]
+    """Share of the candidates' differences that the history explains, by metric; half before the first round."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gain:
     """Gain of a blend over one candidate.
 

@@ -50,6 +50,7 @@ class InverseVarianceModel:
     rounds: int = 0
     noise: FloatArray | None = None
     kernels: None = None
+    history: None = None
 
     def size(self, cells: RoundMeans) -> RoundMeans:
         """Count cells without units as one unit each."""
@@ -105,7 +106,7 @@ class InverseVarianceModel:
         """Reduce the weight of old rounds."""
         return replace(self, precision=factor * self.precision, weighted=factor * self.weighted)
 
-    def grow(self, count: int) -> InverseVarianceModel:
+    def grow(self, count: int, history: Any = None) -> InverseVarianceModel:
         """Raise an error, because the benchmark's candidates are fixed."""
         raise NotImplementedError
 

@@ -4,17 +4,20 @@ from pasto.estimate.candidate_model import CandidateModel, ContrastModel, LevelM
 from pasto.estimate.control_contrast import ContrastPrior, ControlContrasts
 from pasto.estimate.covariate_adjustment import CovariateAdjustment
 from pasto.estimate.gaussian_process import Kernel
+from pasto.estimate.history import CandidateHistory, HistoryPrior
 from pasto.estimate.importance_weighting import Sample, add_samples
 from pasto.estimate.posterior import IndependentPosterior, JointPosterior, Posterior, Prior, learn_prior
 from pasto.estimate.sufficient_statistics import ControlMeans, Overdispersion, RoundMeans, SufficientStatistics
 
 __all__ = [
+    "CandidateHistory",
     "CandidateModel",
     "ContrastModel",
     "ContrastPrior",
     "ControlContrasts",
     "ControlMeans",
     "CovariateAdjustment",
+    "HistoryPrior",
     "IndependentPosterior",
     "JointPosterior",
     "Kernel",

@@ -14,9 +14,11 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.estimate.control_contrast import ContrastPrior, ControlContrasts
-from pasto.estimate.gaussian_process import Kernel, parameter_errors
+from pasto.estimate.gaussian_process import Kernel
+from pasto.estimate.history import CandidateHistory, HistoryPrior, HistoryTrend, learn_from_levels, posterior_of_levels
+from pasto.estimate.history_contrast import learn_from_contrasts, posterior_of_contrasts
+from pasto.estimate.kernel_posterior import kernel_posterior
 from pasto.estimate.posterior import (
-    FREE_MEAN_VARIANCE,
     MAX_SHARED_CANDIDATES,
     IndependentPosterior,
     JointPosterior,
@@ -35,12 +37,15 @@ from pasto.estimate.sufficient_statistics import (
 )
 
 Kernels = tuple[Kernel, ...] | None
-MAX_PRECISION_RATIO = 1e8
-"""Largest precision of a measurement, relative to that of a kernel's prior."""
 
 
 class CandidateModel(Protocol):
     """Immutable model of all candidates: every method returns a new one."""
+
+    @property
+    def history(self) -> HistoryPrior | None:
+        """Earlier results of the candidates, and what was learned about them; None without any."""
+        ...
 
     @property
     def kernels(self) -> Kernels:
@@ -59,8 +64,8 @@ class CandidateModel(Protocol):
         """Return the model with every old round at a fraction of its weight."""
         ...
 
-    def grow(self, count: int) -> Self:
-        """Return the model with new, unmeasured candidates at the end."""
+    def grow(self, count: int, history: CandidateHistory | None = None) -> Self:
+        """Return the model with new, unmeasured candidates at the end; `history` is that of all candidates."""
         ...
 
     def share(self, kernels: Kernels, mixing: FloatArray | None = None) -> Self:
@@ -129,6 +134,8 @@ class LevelModel:
     """(metrics, components): what the kernels are of; None is the metrics themselves."""
     reference: FloatArray | None = None
     """(metrics,): the variances of a cell of relative size 1, if cells came without units."""
+    history: HistoryPrior | None = None
+    """Earlier results of the candidates; None without any."""
 
     def size(self, cells: RoundMeans) -> RoundMeans:
         """Sort cells without units into size classes."""
@@ -142,15 +149,18 @@ class LevelModel:
         units = self.size(cells).units
         assert units is not None  # noqa: S101 -- `size` has set them
         statistics = self.statistics.add(cells.candidates, cells.means, units, cells.covariances, cells.explained)
+        if self.history is not None:
+            history = learn_from_levels(self.history, statistics)
+            return replace(self, statistics=statistics, history=history, reference=reference)
         return replace(self, statistics=statistics, prior=learn_prior(statistics, self.prior), reference=reference)
 
     def fade(self, factor: float) -> LevelModel:
         """Reduce the weight of old rounds."""
         return replace(self, statistics=self.statistics.fade(factor))
 
-    def grow(self, count: int) -> LevelModel:
+    def grow(self, count: int, history: CandidateHistory | None = None) -> LevelModel:
         """Add candidates that have the prior."""
-        return replace(self, statistics=self.statistics.grow(count))
+        return replace(self, statistics=self.statistics.grow(count), history=_extend(self.history, history))
 
     def share(self, kernels: Kernels, mixing: FloatArray | None = None) -> LevelModel:
         """Set the kernels, or remove them."""
@@ -162,8 +172,12 @@ class LevelModel:
 
     def components(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the components of the learned prior and the pooled noise."""
+        noise = regularize(self.statistics.pooled_covariance())
+        if self.history is not None:
+            mixing = uncorrelated_components(noise, self.history.covariance)[0]
+            return _residuals(self.history, mixing, *self._points(mixing))
         prior = learn_prior(self.statistics) if self.prior is None else self.prior
-        mixing = uncorrelated_components(regularize(self.statistics.pooled_covariance()), prior.covariance)[0]
+        mixing = uncorrelated_components(noise, prior.covariance)[0]
         return (mixing, *self._points(mixing))
 
     def _points(self, mixing: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -191,14 +205,17 @@ class LevelModel:
 
     def _posterior_of_estimates(self, features: FloatArray | None) -> IndependentPosterior | JointPosterior:
         """Return the posterior without the error that all candidates have in common."""
-        prior = learn_prior(self.statistics) if self.prior is None else self.prior
         if self.kernels is None or features is None:
+            if self.history is not None:
+                return posterior_of_levels(self.history, self.statistics)
+            prior = learn_prior(self.statistics) if self.prior is None else self.prior
             return IndependentPosterior.from_statistics(self.statistics, prior)
         mixing = np.eye(len(self.statistics.origin)) if self.mixing is None else self.mixing
         estimates, variances = self._points(mixing)
         precision = 1.0 / variances
         origin = np.where(np.isnan(self.statistics.origin), 0.0, self.statistics.origin)
-        posterior = _with_kernels(self.kernels, features, variances, precision, precision * estimates)
+        trend = None if self.history is None else HistoryTrend.of_mixing(self.history, mixing)
+        posterior = kernel_posterior(self.kernels, features, variances, precision, precision * estimates, trend=trend)
         return posterior.transform(mixing, np.eye(len(features)), origin)
 
     def to_saved(self) -> dict[str, Any]:
@@ -220,19 +237,28 @@ class LevelModel:
                     prior.covariance_errors,
                 )
             ],
-            "kernels": _kernels_to_saved(self.kernels),
+            "kernels": kernels_to_saved(self.kernels),
             "mixing": None if self.mixing is None else self.mixing.tolist(),
             "reference": None if self.reference is None else self.reference.tolist(),
+            **({} if self.history is None else {"history": self.history.to_saved()}),
         }
 
     @classmethod
-    def from_saved(cls, saved: dict[str, Any], metrics: int) -> LevelModel:
-        """Return what `to_saved` wrote."""
+    def from_saved(cls, saved: dict[str, Any], metrics: int, history: CandidateHistory | None = None) -> LevelModel:
+        """Return what `to_saved` wrote; the history itself belongs to the study."""
         prior = None if saved["prior"] is None else Prior(*(np.array(part, dtype=float) for part in saved["prior"]))
         statistics = SufficientStatistics.from_saved(saved["statistics"], metrics)
         reference = None if saved["reference"] is None else np.array(saved["reference"], dtype=float)
         mixing = None if saved["mixing"] is None else np.array(saved["mixing"], dtype=float)
-        return cls(statistics, saved["baseline"], prior, _kernels_from_saved(saved["kernels"]), mixing, reference)
+        return cls(
+            statistics,
+            saved["baseline"],
+            prior,
+            kernels_from_saved(saved["kernels"]),
+            mixing,
+            reference,
+            None if history is None else HistoryPrior.from_saved(saved["history"], history),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,6 +273,8 @@ class ContrastModel:
     """(metrics, components): what the kernels are of; None is the metrics themselves."""
     reference: FloatArray | None = None
     """(metrics,): the variances of a cell of relative size 1, if cells came without units."""
+    history: HistoryPrior | None = None
+    """Earlier results of the candidates; None without any."""
 
     def size(self, cells: RoundMeans) -> RoundMeans:
         """Sort cells without units into size classes."""
@@ -262,8 +290,15 @@ class ContrastModel:
         reference = self.reference
         if cells.units is None and reference is None:
             reference = _typical_variances(cells, cells.covariances)
-        effects = None if self.prior is None else self.prior.posterior(self.contrasts, self.baseline).mean
+        effects = None
+        if self.history is not None and self.contrasts.rounds:
+            effects = posterior_of_contrasts(self.history, self.contrasts, self.baseline).mean
+        elif self.prior is not None:
+            effects = self.prior.posterior(self.contrasts, self.baseline).mean
         contrasts = self.contrasts.add(self.size(cells), self.baseline, effects)
+        if self.history is not None:
+            history = learn_from_contrasts(self.history, contrasts, self.baseline)
+            return replace(self, contrasts=contrasts, history=history, reference=reference)
         prior = ContrastPrior.learn(contrasts, self.baseline, self.prior)
         return replace(self, contrasts=contrasts, prior=prior, reference=reference)
 
@@ -271,9 +306,11 @@ class ContrastModel:
         """Reduce the weight of old rounds."""
         return replace(self, contrasts=self.contrasts.fade(factor))
 
-    def grow(self, count: int) -> ContrastModel:
+    def grow(self, count: int, history: CandidateHistory | None = None) -> ContrastModel:
         """Add candidates that have the prior."""
-        return replace(self, contrasts=self.contrasts.grow(count))
+        if history is not None:
+            history = history.contrast(self.contrasts.percent, self.baseline)
+        return replace(self, contrasts=self.contrasts.grow(count), history=_extend(self.history, history))
 
     def share(self, kernels: Kernels, mixing: FloatArray | None = None) -> ContrastModel:
         """Set the kernels, or remove them."""
@@ -285,6 +322,9 @@ class ContrastModel:
 
     def components(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the components of the learned prior and the pooled noise."""
+        if self.history is not None:
+            mixing = uncorrelated_components(self.contrasts.noise, self.history.covariance)[0]
+            return _residuals(self.history, mixing, *self._points(mixing))
         prior = self.prior or ContrastPrior.learn(self.contrasts, self.baseline, None)
         mixing = uncorrelated_components(self.contrasts.noise, prior.covariance)[0]
         return (mixing, *self._points(mixing))
@@ -312,7 +352,12 @@ class ContrastModel:
     def posterior(self, features: FloatArray | None) -> JointPosterior:
         """Return the joint posterior of all candidates, because one control's noise is in all their contrasts."""
         contrasts = self.contrasts
-        if self.kernels is None or features is None:
+        if (self.kernels is None or features is None) and self.history is not None:
+            posterior = posterior_of_contrasts(self.history, contrasts, self.baseline)
+            if not contrasts.rounds:  # the metrics' level is not measured yet: it is that of the history
+                history = self.history.history
+                return posterior.transform(np.diag(history.unit), np.eye(len(contrasts.units)), history.level)
+        elif self.kernels is None or features is None:
             prior = self.prior or ContrastPrior.learn(contrasts, self.baseline, None)
             posterior = prior.posterior(contrasts, self.baseline)
         else:
@@ -322,7 +367,8 @@ class ContrastModel:
             precision = contrasts.information / noise[:, None, None]
             weighted = inverse @ contrasts.weighted / noise[:, None]
             variances = self._points(mixing)[1]
-            posterior = _with_kernels(self.kernels, features, variances, precision, weighted, self.baseline)
+            trend = None if self.history is None else HistoryTrend.of_mixing(self.history, mixing, self.baseline)
+            posterior = kernel_posterior(self.kernels, features, variances, precision, weighted, self.baseline, trend)
             own = contrasts.component_variances(inverse) / np.square(noise)[:, None]
             posterior = posterior.with_noise(precision, contrasts.evidence_covariance(own))
             posterior = posterior.transform(mixing, np.eye(len(features)), np.zeros(len(mixing)))
@@ -334,99 +380,49 @@ class ContrastModel:
             "contrasts": self.contrasts.to_saved(),
             "baseline": self.baseline,
             "prior": None if self.prior is None else self.prior.covariance.tolist(),
-            "kernels": _kernels_to_saved(self.kernels),
+            "kernels": kernels_to_saved(self.kernels),
             "mixing": None if self.mixing is None else self.mixing.tolist(),
             "reference": None if self.reference is None else self.reference.tolist(),
+            **({} if self.history is None else {"history": self.history.to_saved()}),
         }
 
     @classmethod
-    def from_saved(cls, saved: dict[str, Any]) -> ContrastModel:
-        """Return what `to_saved` wrote."""
+    def from_saved(cls, saved: dict[str, Any], history: CandidateHistory | None = None) -> ContrastModel:
+        """Return what `to_saved` wrote; the history itself belongs to the study."""
         prior = None if saved["prior"] is None else ContrastPrior(np.array(saved["prior"], dtype=float))
         reference = None if saved["reference"] is None else np.array(saved["reference"], dtype=float)
+        contrasts, baseline = ControlContrasts.from_saved(saved["contrasts"]), int(saved["baseline"])
+        if history is not None:
+            history = history.contrast(contrasts.percent, baseline)
         return cls(
-            ControlContrasts.from_saved(saved["contrasts"]),
-            int(saved["baseline"]),
+            contrasts,
+            baseline,
             prior,
-            _kernels_from_saved(saved["kernels"]),
+            kernels_from_saved(saved["kernels"]),
             None if saved["mixing"] is None else np.array(saved["mixing"], dtype=float),
             reference,
+            None if history is None else HistoryPrior.from_saved(saved["history"], history),
         )
 
 
-def _with_kernels(
-    kernels: tuple[Kernel, ...],
-    features: FloatArray,
-    variances: FloatArray,
-    precision: FloatArray,
-    weighted: FloatArray,
-    baseline: int | None = None,
-) -> JointPosterior:
-    """Return the posterior under learned kernels, whose parameters are uncertain too.
-
-    `variances` (metrics, candidates) is the noise of each candidate's own estimate. The change of the means with each
-    error of the parameters is a part of the covariance that candidates share.
-    """
-    posterior = _with_known_kernels(kernels, features, precision, weighted, baseline)
-    metrics, count = posterior.mean.shape
-    if count > MAX_SHARED_CANDIDATES:
-        return posterior
-    errors = np.array(
-        [parameter_errors(kernel, features, noise) for kernel, noise in zip(kernels, variances, strict=True)]
-    )
-    columns = []
-    for step in errors.transpose(1, 0, 2):
-        up, down = (
-            _with_known_kernels(
-                tuple(kernel.shift_logarithms(sign * shift) for kernel, shift in zip(kernels, step, strict=True)),
-                features,
-                precision,
-                weighted,
-                baseline,
-            ).mean
-            for sign in (1.0, -1.0)
-        )
-        columns.append(0.5 * (up - down))
-    # The kernels of different metrics err independently: each has its own columns.
-    shared = np.einsum("rmk,mn->kmnr", np.array(columns), np.eye(metrics)).reshape(count, metrics, -1)
-    return replace(posterior, shared=shared)
+def _residuals(
+    history: HistoryPrior, mixing: FloatArray, estimates: FloatArray, variances: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the points of components less what the history predicts; its errors are noise too."""
+    errors = HistoryTrend.of_mixing(history, mixing).variances
+    return mixing, estimates - np.linalg.inv(mixing) @ history.predict(), variances + errors
 
 
-def _with_known_kernels(
-    kernels: tuple[Kernel, ...],
-    features: FloatArray,
-    precision: FloatArray,
-    weighted: FloatArray,
-    baseline: int | None = None,
-) -> JointPosterior:
-    """Return the posterior under given kernels with a free mean; the value of candidate `baseline` is exactly zero."""
-    means = np.array([np.full(len(features), kernel.mean) for kernel in kernels])
-    covariances = np.array([kernel.covariance(features) for kernel in kernels])
-    covariances += (
-        FREE_MEAN_VARIANCE / 100.0 * np.array([kernel.amplitude + kernel.nugget for kernel in kernels])[:, None, None]
-    )
-    if baseline is not None:
-        # Condition the prior on the value zero of that candidate.
-        baseline_variance = covariances[:, baseline, baseline][:, None]
-        slopes = covariances[:, :, baseline] / baseline_variance
-        means = means - slopes * means[:, [baseline]]
-        covariances = covariances - slopes[:, :, None] * covariances[:, None, :, baseline]
-        covariances[:, baseline, :] = covariances[:, :, baseline] = 0.0
-        means[:, baseline] = 0.0
-    if precision.ndim == 2:
-        # Measurements ten thousand times better than the prior are as good as exact. A higher precision would cost
-        # digits of the rest.
-        max_precision = (
-            MAX_PRECISION_RATIO / np.array([kernel.amplitude + kernel.nugget for kernel in kernels])[:, None]
-        )
-        weighted = weighted * max_precision / np.maximum(precision, max_precision)
-        precision = np.minimum(precision, max_precision)
-    return JointPosterior.from_evidence(means, covariances, precision, weighted)
+def _extend(prior: HistoryPrior | None, history: CandidateHistory | None) -> HistoryPrior | None:
+    """Return what was learned about the history, with the history of more candidates."""
+    return prior if prior is None or history is None else replace(prior, history=history)
 
 
-def _kernels_to_saved(kernels: Kernels) -> list[dict[str, Any]] | None:
+def kernels_to_saved(kernels: Kernels) -> list[dict[str, Any]] | None:
+    """Return kernels as a plain JSON value, bit for bit."""
     return None if kernels is None else [asdict(kernel) for kernel in kernels]
 
 
-def _kernels_from_saved(saved: list[dict[str, Any]] | None) -> Kernels:
+def kernels_from_saved(saved: list[dict[str, Any]] | None) -> Kernels:
+    """Return what `kernels_to_saved` wrote."""
     return None if saved is None else tuple(Kernel(**{**kernel, "scales": tuple(kernel["scales"])}) for kernel in saved)

@@ -15,7 +15,9 @@ from pasto.optimize.learners.base import ExplorationLimits
 from pasto.records import Value
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import choose_first_points
+from pasto.study.history import History
 from pasto.study.pending_rounds import CorrectableRounds, PendingRounds, PolicyHistory
+from pasto.study.warm_start import WarmStart
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -61,6 +63,8 @@ class SavedStudy:
     rounds: PendingRounds
     correctable: dict[str, Any] | None
     """The rounds that are not final, as `CorrectableRounds.to_saved` writes them."""
+    history: dict[str, Any] | None
+    """The results that the study started from, as `WarmStart.to_saved` writes them."""
 
     @classmethod
     def of(cls, study: Study) -> SavedStudy:
@@ -81,11 +85,14 @@ class SavedStudy:
             policies=study._policies,
             rounds=study._rounds,
             correctable=None if correctable is None else correctable.to_saved(learner.save),
+            history=None if study._warm_start is None else study._warm_start.to_saved(),
         )
 
     def restore(self, study: Study) -> None:
         """Give everything learned and served back to a new study with the same options."""
         study.space, study._retired = self.space, self.retired
+        if self.history is not None:
+            study._warm_start = WarmStart.from_saved(self.history, study.objective.metrics)
         study._problem = study._describe_problem()
 
         def load(learned: dict[str, Any]) -> Any:
@@ -120,6 +127,7 @@ class SavedStudy:
             "policies": self.policies.to_saved(),
             "rounds": self.rounds.to_saved(),
             **({} if self.correctable is None else {"correctable": self.correctable}),
+            **({} if self.history is None else {"history": self.history}),
         }
 
     @classmethod
@@ -145,6 +153,7 @@ class SavedStudy:
                 policies=PolicyHistory.from_saved(document["policies"], document["version"]),
                 rounds=PendingRounds.from_saved(document["rounds"], document["asked"]),
                 correctable=document.get("correctable"),
+                history=document.get("history"),
             )
         except (KeyError, TypeError, IndexError) as error:
             raise StateError(f"the saved state cannot be read: {error!r}") from error
@@ -283,3 +292,20 @@ def find_candidate(candidates: Candidates, given: int | str | Mapping[str, Value
     if index >= len(candidates):
         raise InputError(f"baseline {index} is not a candidate; this study has 0 to {len(candidates) - 1}")
     return index
+
+
+def choose_warm_start(
+    history: Any, candidates: Candidates, objective: Objective, learner: Learner[Any], space: Space | None
+) -> WarmStart | None:
+    """Return the warm start from the results that `history` holds; None without any."""
+    if history is None:
+        return None
+    if not isinstance(learner, Thompson):
+        raise UnsupportedError(f"learner {learner.name!r} cannot start from a history; 'thompson' can")
+    if space is not None:
+        raise UnsupportedError(
+            "a continuous space cannot start from a history; draw candidates from it first, with space.grid() or "
+            "space.sobol(64)"
+        )
+    table = History.read(history, objective.metrics, candidates.parameters)
+    return WarmStart.fit(table, candidates, objective.metrics, share=learner.structure != "independent")

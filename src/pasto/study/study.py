@@ -26,9 +26,10 @@ from pasto.optimize.learners import Learner, LearningProblem, RoundResult, Thomp
 from pasto.optimize.learners.base import ExplorationLimits
 from pasto.optimize.learners.mirror_ascent import MirrorAscent
 from pasto.optimize.learners.thompson import MAX_JOINT_CANDIDATES
-from pasto.records import Assignment, Blend, Observation, Policy, Value
+from pasto.records import Assignment, Blend, HistoryUse, Observation, Policy, Value
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES, find_new_points, merge_neighbours
+from pasto.study.history import History
 from pasto.study.observations import (
     build_round,
     check_observations,
@@ -44,6 +45,7 @@ from pasto.study.state import (
     check_natural,
     choose_candidates,
     choose_learner,
+    choose_warm_start,
     find_candidate,
     spread_loss_budget,
 )
@@ -89,6 +91,7 @@ class Study:
         confidence: float = 0.95,
         max_share: float | None = None,
         new_candidate_share: float | None = None,
+        history: History | Sequence[Mapping[str, Any]] | Mapping[str, Any] | IntoDataFrame | None = None,
         **renamed: Never,
     ) -> None:
         refuse_renamed_options("Study", renamed, NEW_NAMES)
@@ -102,6 +105,7 @@ class Study:
         self._retired: frozenset[int] = frozenset()
         losses = spread_loss_budget(loss_budget, objective)
         self._limits = ExplorationLimits(confidence, max_share, new_candidate_share, losses)
+        self._warm_start = choose_warm_start(history, self.candidates, self.objective, self._learner, self.space)
         self._problem = self._describe_problem()
         self._learner.check(self._problem)
         self._state = self._learner.start(self._problem)
@@ -135,6 +139,27 @@ class Study:
     def pending(self) -> tuple[Assignment, ...]:
         """The assignments that are neither measured nor dropped, oldest first."""
         return tuple(self._rounds.open_assignments(self.candidates))
+
+    @property
+    def history(self) -> HistoryUse | None:
+        """The use of the results that the study started from; None without any.
+
+        >>> import pasto
+        >>> past = [{"w": 0, "x": 1.0, "x_se": 0.1}, {"w": 1, "x": 2.0, "x_se": 0.1}]
+        >>> pasto.Study([{"w": 0}, {"w": 1}, {"w": 2}], pasto.maximize("x"), seed=7, history=past).history.listed
+        2
+        """
+        known, learner = self._problem.history, self._learner
+        if known is None or not isinstance(learner, Thompson):
+            return None
+        explained = learner.explained_by_history(self._state)
+        shares = dict(zip(self.objective.metrics, explained.tolist(), strict=True))
+        active = self._problem.active
+        return HistoryUse(
+            int((known.listed & active).sum()),
+            int(active.sum()),
+            {name: share for name, share in shares.items() if known.has_metric[self.objective.metrics.index(name)]},
+        )
 
     def ask(self, parallel: int = 1) -> list[Assignment]:
         """Draw the next round: `parallel` assignments, each candidate with the policy's probability.
@@ -472,8 +497,9 @@ class Study:
         features = None
         if len(self.candidates) <= MAX_JOINT_CANDIDATES:
             features = self.candidates.features() if self.space is None else self.space.features(self.candidates)
+        history = None if self._warm_start is None else self._warm_start.of_candidates(self.candidates)
         return LearningProblem(
-            self.objective, self.candidates.names, self.baseline, features, self._retired, self._limits
+            self.objective, self.candidates.names, self.baseline, features, self._retired, self._limits, history
         )
 
     def _grow(self, candidates: Candidates) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.errors import ObjectiveError, OptionError
-from pasto.estimate import ControlMeans, Sample
+from pasto.estimate import CandidateHistory, ControlMeans, Sample
 from pasto.objective import LinearGoal, NormalForm, Objective, UtilityGoal
 from pasto.optimize.exact.solver import Program, solve_batch, solve_exact
 from pasto.records import Blend
@@ -69,6 +69,8 @@ class LearningProblem:
     """Candidates that are neither served nor part of the answer any more."""
     limits: ExplorationLimits = field(default_factory=ExplorationLimits)
     """Limits of exploration."""
+    history: CandidateHistory | None = None
+    """Earlier results of the candidates; None without any."""
 
     @property
     def shape(self) -> tuple[int, int]:

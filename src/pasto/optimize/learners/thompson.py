@@ -14,6 +14,7 @@ from pasto.estimate import (
     ContrastModel,
     ControlContrasts,
     CovariateAdjustment,
+    HistoryPrior,
     LevelModel,
     Posterior,
     RoundMeans,
@@ -148,8 +149,12 @@ class Thompson:
 
     def start(self, problem: LearningProblem) -> ThompsonState:
         """Return the state without measurements."""
-        metrics, count = problem.shape
-        model: CandidateModel = LevelModel(SufficientStatistics.empty(metrics, count), problem.baseline)
+        (metrics, count), history = problem.shape, problem.history
+        model: CandidateModel = LevelModel(
+            SufficientStatistics.empty(metrics, count),
+            problem.baseline,
+            history=None if history is None else HistoryPrior.start(history),
+        )
         if self.contrast is not None and problem.baseline is not None:
             relative = problem.objective.relative_metrics
             percent = np.array(
@@ -158,7 +163,13 @@ class Thompson:
                     for name in problem.objective.metrics
                 ]
             )
-            model = ContrastModel(ControlContrasts.empty(percent, count), problem.baseline)
+            if history is not None:
+                history = history.contrast(percent, problem.baseline)
+            model = ContrastModel(
+                ControlContrasts.empty(percent, count),
+                problem.baseline,
+                history=None if history is None else HistoryPrior.start(history),
+            )
         return ThompsonState(0, model, np.zeros((metrics, metrics)), 1.0, 0)
 
     def learn(self, problem: LearningProblem, state: ThompsonState, round: RoundResult) -> ThompsonState:
@@ -190,7 +201,7 @@ class Thompson:
         """Return the shares with which the blends of posterior draws learn most, within limits and above the floor."""
         active = problem.active
         even = active / active.sum()
-        if not state.rounds:
+        if not state.rounds and (problem.history is None or not problem.history.has_metric.all()):
             return self._apply_limits(problem, state, even, None)
         posterior = self.posterior(problem, state)
         noise = np.empty((self.draws, *problem.shape))
@@ -223,7 +234,7 @@ class Thompson:
     def grow(self, problem: LearningProblem, state: ThompsonState) -> ThompsonState:
         """Add new candidates without measurements."""
         _, count = np.shape(state.model.points()[0])
-        return replace(state, model=state.model.grow(len(problem.names) - count))
+        return replace(state, model=state.model.grow(len(problem.names) - count, problem.history))
 
     def answer(self, problem: LearningProblem, state: ThompsonState) -> Blend:
         """Return the blend of the highest expected f that holds hard guardrails with confidence, and the outlook."""
@@ -232,6 +243,11 @@ class Thompson:
         return replace(
             blend, outlook=build_outlook(problem, posterior, blend, state.before, np.random.default_rng(state.rounds))
         )
+
+    def explained_by_history(self, state: ThompsonState) -> FloatArray:
+        """Return the share of the candidates' differences that the history explains, (metrics,)."""
+        history = state.model.history
+        return np.zeros(len(state.noise)) if history is None else history.explained
 
     def save(self, state: ThompsonState) -> dict[str, Any]:
         """Return the state as lists and numbers."""
@@ -251,9 +267,9 @@ class Thompson:
         try:
             document = saved["model"]
             model: CandidateModel = (
-                LevelModel.from_saved(document, metrics)
+                LevelModel.from_saved(document, metrics, problem.history)
                 if self.contrast is None
-                else ContrastModel.from_saved(document)
+                else ContrastModel.from_saved(document, problem.history)
             )
             noise = np.array(saved["noise"], dtype=float)
             before = saved["before"] and tuple(np.array(part, dtype=float) for part in saved["before"])
