@@ -131,10 +131,15 @@ def test_shared_noise_is_split_into_a_common_part_and_the_candidates_own() -> No
     total = units.sum(axis=0)
     covariance = np.einsum("tk,tl,t->kl", units, units, 1 / units.sum(axis=1)) / np.outer(total, total)
     common = noise.common_covariance(total)
+    assert common is not None
     shares = total / total.sum()
     assert_allclose(common, explained * (shares @ covariance @ shares))
     own = noise.unit_covariances(total) / total[:, None, None] + common
     assert_allclose(own[:, 0, 0], 2.0 * np.diag(covariance))
+    many = noise.grow(500)
+    grown = np.concatenate([total, np.zeros(500)])
+    assert many.common_covariance(grown) is None  # all of it is the candidates' own
+    assert_allclose(many.unit_covariances(grown)[:CANDIDATES, 0, 0] / total, 2.0 * np.diag(covariance))
     scatter = len(units) - total @ np.diag(covariance)
     assert_allclose(noise.expected_scatter(total), np.diag(explained) * scatter)
 

@@ -15,6 +15,7 @@ from pasto.sim import Progress
 from pasto_research.bench import (
     certificates,
     continuous,
+    covariates,
     demo_worlds,
     drift,
     interval_coverage,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         learners.BENCHMARK,
         round_cost.BENCHMARK,
         certificates.BENCHMARK,
+        covariates.BENCHMARK,
         demo_worlds.BENCHMARK,
         safe_exploration.BENCHMARK,
         drift.BENCHMARK,

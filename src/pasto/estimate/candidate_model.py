@@ -19,7 +19,6 @@ from pasto.estimate.history import CandidateHistory, HistoryPrior, HistoryTrend,
 from pasto.estimate.history_contrast import learn_from_contrasts, posterior_of_contrasts
 from pasto.estimate.kernel_posterior import kernel_posterior
 from pasto.estimate.posterior import (
-    MAX_SHARED_CANDIDATES,
     IndependentPosterior,
     JointPosterior,
     Posterior,
@@ -199,9 +198,8 @@ class LevelModel:
         """Return independent candidates with correlated metrics or, with kernels, one Gaussian per component."""
         posterior = self._posterior_of_estimates(features)
         shared = self.statistics.shared
-        if shared is None or len(self.statistics.units) > MAX_SHARED_CANDIDATES:
-            return posterior
-        return posterior.with_common_error(shared.common_covariance(self.statistics.units))
+        common = None if shared is None else shared.common_covariance(self.statistics.units)
+        return posterior if common is None else posterior.with_common_error(common)
 
     def _posterior_of_estimates(self, features: FloatArray | None) -> IndependentPosterior | JointPosterior:
         """Return the posterior without the error that all candidates have in common."""

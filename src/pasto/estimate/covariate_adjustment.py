@@ -30,6 +30,8 @@ MIN_DEGREES_PER_COVARIATE = 10.0
 """Degrees of freedom for each covariate from which cells are adjusted."""
 MIN_RELATIVE_DEVIATION = 1e-6
 """Deviation of a covariate, relative to its level, below which it is constant except for rounding errors."""
+MAX_CORRELATED_CANDIDATES = 500
+"""Candidates up to which their common error is kept apart; with more, it is a part of each candidate's own error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,15 +161,21 @@ class SharedNoise:
         """Return the sums with `count` new, unmeasured candidates at the end."""
         return replace(self, own=np.concatenate([self.own, np.zeros((count, *self.total.shape))]))
 
-    def common_covariance(self, units: FloatArray) -> FloatArray:
-        """Return the covariance of the error that all candidates have in common, (metrics, metrics)."""
+    def common_covariance(self, units: FloatArray) -> FloatArray | None:
+        """Return the covariance of the error that all candidates have in common, (metrics, metrics).
+
+        None if they are too many to keep it apart.
+        """
+        if len(self.own) > MAX_CORRELATED_CANDIDATES:
+            return None
         return np.asarray(self.total / max(float(units.sum()), 1e-300) ** 2)
 
     def unit_covariances(self, units: FloatArray) -> FloatArray:
         """Return the rest of the shared noise as that of one unit of each candidate, (candidates, metrics, metrics)."""
-        measured = units > 0
+        measured, common = units > 0, self.common_covariance(units)
         divisor = np.where(measured, units, 1.0)[:, None, None]
-        excess = np.where(measured[:, None, None], self.own / divisor - divisor * self.common_covariance(units), 0.0)
+        excess = self.own / divisor - (0.0 if common is None else divisor * common)
+        excess = np.where(measured[:, None, None], excess, 0.0)
         values, vectors = np.linalg.eigh(excess)
         return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1))
 
