@@ -76,7 +76,7 @@ class HistoryUse:
     candidates: int
     """Candidates in service."""
     explained: Mapping[str, float]
-    """Share of the candidates' differences that the history explains, by metric; half before the first round."""
+    """Share of the candidates' differences that the history explains, by metric; empty before the first round."""
 
 
 @dataclass(frozen=True, slots=True)

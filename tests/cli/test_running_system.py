@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pandas
 import pytest
 
 
@@ -152,6 +154,45 @@ def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any
     assert "the archived study feed is now feed@2" in again.stderr
     log = json.loads(run("study", "audit", "feed@2", "--json").stdout)
     assert [line["action"] for line in log] == ["create", "start", "archive", "rename"]
+
+
+HISTORY = {
+    "like_weight": [0, 1, 2],
+    "share_weight": [0, 1, 2],
+    "units": [900, 1000, 800],
+    "watch_time": [300.5, 310.0, 320.0],
+    "watch_time_se": [5.0, 5.0, 5.0],
+}
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_a_study_starts_from_a_table_of_earlier_results(run: Any, place: Path, form: str) -> None:
+    table = pandas.DataFrame(HISTORY)
+    if form == "csv":
+        table.to_csv("past.csv")  # with the row numbers that pandas writes
+    elif form == "json":
+        table.to_json("past.json", orient="records")
+    else:
+        duckdb.from_df(table).write_parquet("past.parquet")
+    assert run("study", "init").exit_code == 0
+    checked = run("study", "check", "study.yaml", "--history", f"past.{form}")
+    assert checked.exit_code == 0, checked.stderr
+    made = run("study", "create", "study.yaml", "--history", f"past.{form}", "--json")
+    assert made.exit_code == 0, made.stderr
+    created = json.loads(made.stdout)
+    assert created["history"] == {"listed": 3, "candidates": 9, "explained": {}}
+    assert [row["watch_time"] for row in created["document"]["history"]] == HISTORY["watch_time"]
+    assert "3 of 9 candidates" in run("study", "show", "feed").stdout
+
+
+def test_a_history_that_does_not_fit_is_refused_with_the_fix(run: Any, place: Path) -> None:
+    Path("past.csv").write_text("like_weight,share_weight,watch_time\n0,0,many\n", encoding="utf-8")
+    assert run("study", "init").exit_code == 0
+    refused = run("study", "create", "study.yaml", "--history", "past.csv")
+    assert refused.exit_code == 2
+    assert "column 'watch_time' of the history must be a number, got 'many' in row 1" in refused.stderr
+    missing = run("study", "create", "study.yaml", "--history", "nowhere.csv")
+    assert "there is no file 'nowhere.csv'" in missing.stderr
 
 
 @pytest.mark.parametrize("action", ["pause", "archive"])

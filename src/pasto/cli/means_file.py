@@ -38,14 +38,7 @@ class MeansTable:
 def read_means(source: str, name_column: str | None = None) -> MeansTable:
     """Read a CSV, JSON or Parquet file, or stdin for "-"; `name_column` holds the candidates' names."""
     label = "stdin" if source == "-" else source
-    raw = _bytes(source)
-    if raw.startswith(PARQUET_MAGIC):
-        columns, places = _from_parquet(source, label)
-    else:
-        text = _text(raw, label)
-        if not text.strip():
-            raise MeansError(f"{label} is empty; it needs a header and one row for each candidate")
-        columns, places = _from_json(text, label) if text.lstrip()[0] in "{[" else _from_csv(text, label)
+    columns, places = _read_columns(source, label)
     if name_column is not None and name_column not in columns:
         raise MeansError(f"{label} has no column {name_column!r} to take names from; it has {_list(columns)}")
     columns = _without_row_numbers(columns, name_column)
@@ -64,6 +57,42 @@ def read_means(source: str, name_column: str | None = None) -> MeansTable:
         )
     percent = tuple(column for column, cells in written.items() if _all_percent(cells, column, places, label))
     return MeansTable(names, metrics, ignored, percent)
+
+
+def read_rows(source: str) -> list[dict[str, Any]]:
+    """Read a CSV, JSON or Parquet file, or stdin for "-", as rows of numbers, texts and bools by column.
+
+    In CSV, a column is of numbers if every cell is one, and of bools if every cell is true or false.
+    """
+    columns, places = _read_columns(source, "stdin" if source == "-" else source)
+    typed = {column: _typed(cells) for column, cells in _without_row_numbers(columns, None).items()}
+    if "" in typed:
+        typed = {column or NAME_HEADERS[1]: cells for column, cells in typed.items()}
+    return [{column: cells[row] for column, cells in typed.items()} for row in range(len(places))]
+
+
+def _typed(cells: list[Any]) -> list[Any]:
+    """Return a column of texts as numbers or bools if all its cells are, and any other column as it is."""
+    if not all(isinstance(cell, str) for cell in cells):
+        return cells
+    texts = [cell.strip() for cell in cells]
+    if all(text.lower() in ("true", "false") for text in texts):
+        return [text.lower() == "true" for text in texts]
+    numbers = [_number(text) for text in texts]
+    if any(number is None for number in numbers):
+        return texts
+    return [int(number) if number is not None and number.is_integer() else number for number in numbers]
+
+
+def _read_columns(source: str, label: str) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the columns of a file by name, and the place of each row."""
+    raw = _bytes(source)
+    if raw.startswith(PARQUET_MAGIC):
+        return _from_parquet(source, label)
+    text = _text(raw, label)
+    if not text.strip():
+        raise MeansError(f"{label} is empty; it needs a header and one row for each candidate")
+    return _from_json(text, label) if text.lstrip()[0] in "{[" else _from_csv(text, label)
 
 
 def note_percent(means: MeansTable) -> None:

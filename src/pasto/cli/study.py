@@ -15,11 +15,12 @@ import click
 
 from pasto.cli.connection import api_options, current_user, open_api, warn_unserved
 from pasto.cli.output import console, echo, print_facts, print_json, print_table
-from pasto.cli.study_check import check
+from pasto.cli.study_check import check, history_option, load_with_history
 from pasto.errors import InputError, OptionError
 from pasto.report.guardrail_text import verdict_text
 from pasto.report.lift_records import ConfirmationVerdict
 from pasto.report.records import read_record
+from pasto.report.text import describe_history
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
@@ -97,18 +98,35 @@ def _prints_to_file() -> bool:
 
 @study.command(
     short_help="Create a study from a file, as a draft.",
-    epilog="\b\nExample:\n  pasto study create feed.yaml --start\n",
+    epilog="""\b
+Examples:
+  pasto study create feed.yaml --start
+  pasto study create feed.yaml --history past.csv
+""",
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@history_option
 @click.option("--start", is_flag=True, help="Start the study at once.")
 @click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
 @api_options
 @as_json_option
-def create(file: Path, start: bool, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Create a study from a file (YAML, JSON or TOML). The study is a draft until `pasto study start`."""
-    from pasto.service.study_file import load_spec
+def create(
+    file: Path,
+    history: str | None,
+    start: bool,
+    reason: str,
+    store: str,
+    url: str | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Create a study from a file (YAML, JSON or TOML). The study is a draft until `pasto study start`.
 
-    spec = load_spec(file)
+    With --history, the study starts from earlier results. Each row has the column `candidate` or the parameters, the
+    mean of each metric, its standard error METRIC_se if it is known, and `units`. The table becomes the field `history`
+    of the study file.
+    """
+    spec = load_with_history(file, history)
     for warning in spec.warnings:
         echo(f"note: {warning}", err=True)
     with open_api(store, url, key, create=True) as api:
@@ -125,17 +143,18 @@ def create(file: Path, start: bool, reason: str, store: str, url: str | None, ke
 
 @study.command(short_help="Replace the study file of a draft.", epilog="\b\nExample:\n  pasto study edit feed.yaml\n")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@history_option
 @click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
 @api_options
 @as_json_option
-def edit(file: Path, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+def edit(
+    file: Path, history: str | None, reason: str, store: str, url: str | None, key: str | None, as_json: bool
+) -> None:
     """Replace the study file of a draft; the file's `name` selects the draft.
 
     A started study cannot be edited: archive it, and create a study with the same name or another one.
     """
-    from pasto.service.study_file import load_spec
-
-    spec = load_spec(file)
+    spec = load_with_history(file, history)
     for warning in spec.warnings:
         echo(f"note: {warning}", err=True)
     with open_api(store, url, key) as api:
@@ -373,6 +392,8 @@ _RESOLVED = {"learn": "learned as it is at the next close", "discard": "left out
 
 def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [("objective", document["objective"]), ("candidates", f"{document['candidates']:,}")]
+    if history := document.get("history"):
+        facts.append(("history", describe_history(**history)))
     facts.append(("round", f"{document['round']} under policy {document['version']}"))
     if tripped := document["guardrail_monitor"]["tripped"]:
         facts.append(("stopped by", tripped["reason"]))

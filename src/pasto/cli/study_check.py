@@ -14,8 +14,25 @@ from pasto.cli.output import console, echo, print_json, print_table
 if TYPE_CHECKING:
     from pasto.service.api import StudyApi
     from pasto.service.source_check import StudyFileCheck
+    from pasto.service.study_file import StudySpec
 
 ENGINES = {"duckdb": "files, read by DuckDB", "postgres": "PostgreSQL", "spark": "Spark"}
+
+
+history_option = click.option(
+    "--history",
+    metavar="FILE",
+    help="Start from earlier results in this CSV, JSON or Parquet file, a row for each setting.",
+)
+
+
+def load_with_history(file: Path, history: str | None) -> StudySpec:
+    """Return the study of a file, which starts from the results in another file if one is named."""
+    from pasto.cli.means_file import read_rows
+    from pasto.service.study_file import load_spec, parse_spec
+
+    spec = load_spec(file)
+    return spec if history is None else parse_spec({**spec.document, "history": read_rows(history)})
 
 
 @click.command(
@@ -23,18 +40,18 @@ ENGINES = {"duckdb": "files, read by DuckDB", "postgres": "PostgreSQL", "spark":
     epilog="\b\nExample:\n  pasto study check feed.yaml\n",
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@history_option
 @api_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
-def check(file: Path, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+def check(file: Path, history: str | None, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Check a study file and, if it has a `source:`, its tables, columns, types and permissions. No study is created.
 
     The service at --url, or the one that runs on the store, checks with its own PASTO_SOURCE_… variables. Without a
     service, the command uses the variables of its own environment. The exit code is 2 if there is a problem.
     """
     from pasto.service.source_check import check_file
-    from pasto.service.study_file import load_spec
 
-    document = load_spec(file).document
+    document = load_with_history(file, history).document
     with _open_api_if_any(store, url, key) as api:
         result = check_file(document) if api is None else api.check(document)
     for warning in result.warnings:

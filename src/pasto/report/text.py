@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
 from pasto.control_characters import escape_control
@@ -83,3 +83,18 @@ def is_numeric_cell(cell: str) -> bool:
 
 def _join_lines(lines: Sequence[str]) -> str:
     return "\n".join(map(escape_control, lines)) + "\n"
+
+
+def describe_history(listed: int, candidates: int, explained: Mapping[str, float]) -> str:
+    """Return the use that a study makes of the results it started from.
+
+    >>> describe_history(12, 25, {"likes": 0.783, "shares": 0.02})
+    '12 of 25 candidates; of their differences it explains 78% in likes, 2% in shares'
+    >>> describe_history(12, 25, {})
+    '12 of 25 candidates; the first round shows how well it predicts'
+    """
+    known = f"{listed:,} of {candidates:,} candidates"
+    if not explained:
+        return f"{known}; the first round shows how well it predicts"
+    shares = ", ".join(f"{format_percent(share, 0)} in {name}" for name, share in explained.items())
+    return f"{known}; of their differences it explains {shares}"

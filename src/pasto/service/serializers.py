@@ -57,6 +57,10 @@ def study_overview(snapshot: StudySnapshot, now: float) -> dict[str, Any]:
         "warnings": list(spec.warnings),
         "document": spec.document,
     }
+    if spec.history is not None:
+        study = snapshot.study or spec.build_study(row.seed)
+        assert study.history is not None  # noqa: S101 -- built from a specification with a history
+        found["history"] = asdict(study.history)
     if snapshot.policy is not None:
         found["policy"] = _policy(snapshot.policy)
     if (frozen := details.frozen_answer(spec.objective.hard)) is not None:

@@ -55,6 +55,11 @@ class History:
     """Metrics of the table, in the order of the rows' means."""
     rows: tuple[HistoryRow, ...]
 
+    def __post_init__(self) -> None:
+        for what in ("units", "covariance"):
+            if len({getattr(row, what) is None for row in self.rows}) > 1:
+                raise HistoryError(f"only some rows of the history have {what}; give it in every row, or in none")
+
     @classmethod
     def read(cls, given: Any, metrics: Sequence[str], parameters: Sequence[str]) -> History:
         """Return the history in a data frame, a list of rows or a mapping of columns.
@@ -69,19 +74,25 @@ class History:
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the table as a list of rows with named columns, as `read` takes it."""
-        return [self._name_columns(row) for row in self.rows]
+        pairs = [
+            (left, right)
+            for left, right in combinations(range(len(self.metrics)), 2)
+            if any(row.covariance is not None and row.covariance[left][right] for row in self.rows)
+        ]
+        return [self._name_columns(row, pairs) for row in self.rows]
 
-    def _name_columns(self, row: HistoryRow) -> dict[str, Any]:
+    def _name_columns(self, row: HistoryRow, pairs: list[tuple[int, int]]) -> dict[str, Any]:
         columns: dict[str, Any] = {} if row.candidate is None else {CANDIDATE_COLUMN: row.candidate}
         columns.update(row.values or {})
         columns.update({} if row.units is None else {UNITS_COLUMN: row.units})
-        columns.update(zip(self.metrics, row.means, strict=True))
-        if row.covariance is not None:
-            for place, metric in enumerate(self.metrics):
+        for place, metric in enumerate(self.metrics):
+            columns[metric] = row.means[place]
+            if row.covariance is not None:
                 columns[metric + ERROR_SUFFIX] = math.sqrt(row.covariance[place][place])
-            for left, right in combinations(range(len(self.metrics)), 2):
-                name = _covariance_column(self.metrics[left], self.metrics[right])
-                columns[name] = row.covariance[left][right]
+        for left, right in pairs:
+            assert row.covariance is not None  # noqa: S101 -- all rows have errors, or none
+            name = _covariance_column(self.metrics[left], self.metrics[right])
+            columns[name] = row.covariance[left][right]
         return columns
 
 

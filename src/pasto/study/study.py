@@ -152,14 +152,12 @@ class Study:
         known, learner = self._problem.history, self._learner
         if known is None or not isinstance(learner, Thompson):
             return None
-        explained = learner.explained_by_history(self._state)
-        shares = dict(zip(self.objective.metrics, explained.tolist(), strict=True))
+        explained: dict[str, float] = {}
+        if self.rounds:
+            shares = zip(self.objective.metrics, learner.explained_by_history(self._state).tolist(), strict=True)
+            explained = {name: share for (name, share), has in zip(shares, known.has_metric, strict=True) if has}
         active = self._problem.active
-        return HistoryUse(
-            int((known.listed & active).sum()),
-            int(active.sum()),
-            {name: share for name, share in shares.items() if known.has_metric[self.objective.metrics.index(name)]},
-        )
+        return HistoryUse(int((known.listed & active).sum()), int(active.sum()), explained)
 
     def ask(self, parallel: int = 1) -> list[Assignment]:
         """Draw the next round: `parallel` assignments, each candidate with the policy's probability.

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from pasto.errors import MissingExtraError, PastoError, StudyFileError
+from pasto.errors import HistoryError, MissingExtraError, PastoError, StudyFileError, UnsupportedError
 from pasto.metrics import Column, Metric, parse_metrics
 from pasto.metrics.parsing import metric_document
 from pasto.objective import Objective
@@ -17,6 +17,7 @@ from pasto.optimize.learners.mirror_ascent import constant
 from pasto.service.study_file.candidates import read_candidates
 from pasto.service.study_file.checks import check_times, find_warnings
 from pasto.service.study_file.goals import goal_document, rail_document, read_goals
+from pasto.service.study_file.history import read_history
 from pasto.service.study_file.schema import FIELDS, learner_settings
 from pasto.service.study_file.sources import read_source
 from pasto.service.study_file.spec import RoundsSpec, StudySpec, TrafficSpec
@@ -60,6 +61,9 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
     check_times(problems, metrics, rounds.maturity, source)
     if candidates is not None and isinstance(candidates.candidates, Candidates) and traffic.max_share is not None:
         _check_max_share(problems, traffic.max_share, len(candidates.candidates))
+    history = None
+    if "history" in fields and candidates is not None and aims is not None:
+        history = read_history(problems, fields["history"], metrics, aims[0], candidates.candidates)
     problems.refuse()
     assert candidates and aims and learner  # noqa: S101, PT018 -- refused otherwise
     objective, rails = aims
@@ -81,6 +85,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
         document={},
         source=source,
         signed=signed,
+        history=history,
     )
     spec = replace(spec, document=_write_document(spec, candidates.document, learner))
     _check_study(spec)
@@ -117,6 +122,8 @@ def _write_document(spec: StudySpec, candidates: dict[str, Any], learner: Learne
         document["source"] = spec.source.document()
     if spec.signed:
         document["exposures"] = {"signed": True}
+    if spec.history is not None:
+        document["history"] = spec.history.to_rows()
     if not learner.has_min_share:
         document["traffic"].pop("min_share")
     return document
@@ -231,6 +238,8 @@ def _check_study(spec: StudySpec) -> None:
         study = spec.build_study(seed=0)
     except PastoError as error:
         field = "ranges" if isinstance(error, MissingExtraError) else "learner"
+        if spec.history is not None and isinstance(error, (HistoryError, UnsupportedError)):
+            field = "history"
         raise StudyFileError({field: f"cannot be used: {error}"}) from error
     every, capacity = spec.rounds.every, spec.remembered_policies
     count = len(study.candidates) if study.space is None else MAX_GROWN_CANDIDATES

@@ -127,6 +127,16 @@ _TABLES = FieldKind(
     "list", {"type": "array", "items": {"$ref": "#/$defs/source.events"}, "minItems": 1, "maxItems": MAX_TABLES}
 )
 _COLUMN_NAMES = FieldKind("mapping", {"type": "object", "additionalProperties": _COLUMN.schema}, _read_column_names)
+_CELL = {"type": ["number", "boolean", "string"], "maxLength": MAX_TEXT_CHARACTERS}
+_HISTORY = FieldKind(
+    "list of rows",
+    {
+        "type": "array",
+        "items": {"type": "object", "minProperties": 1, "additionalProperties": _CELL},
+        "minItems": 1,
+        "maxItems": MAX_CANDIDATES,
+    },
+)
 _LEARNER_NAME = choice_kind(*LEARNERS)
 _LEARNER = FieldKind("text or mapping", {"anyOf": [_LEARNER_NAME.schema, {"$ref": "#/$defs/learner"}]})
 
@@ -365,6 +375,14 @@ FIELDS = FieldTable(
         ),
         Field(
             "source.events.fields", _COLUMN_NAMES, "{}", "Columns by field, if their names differ", "{seconds: secs}"
+        ),
+        Field(
+            "history",
+            _HISTORY,
+            "—",
+            "Earlier results to start from: rows with `candidate` or the parameters, a mean for each metric, its "
+            "standard error `METRIC_se`, and `units`",
+            "[{weight: 1, likes: 0.31, likes_se: 0.01}]",
         ),
         Field("learner", _LEARNER, "thompson", "The learner: a name, or a name with settings", "thompson"),
         Field("learner.name", _LEARNER_NAME, "required", "The learner, if settings follow", "algorithm1"),

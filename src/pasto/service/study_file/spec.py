@@ -20,6 +20,7 @@ from pasto.records import Value
 from pasto.space import Candidates, Space
 from pasto.study import Study
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
+from pasto.study.history import History
 from pasto.study.pending_rounds import count_remembered_policies
 
 
@@ -171,6 +172,8 @@ class StudySpec:
     """Tables of the team; None if events are sent to PASTO."""
     signed: bool = False
     """Exposures that are sent must be signed."""
+    history: History | None = None
+    """Earlier results that the study starts from."""
 
     @property
     def covariates(self) -> tuple[Column, ...]:
@@ -219,6 +222,7 @@ class StudySpec:
             confidence=self.confidence,
             max_share=self.traffic.max_share,
             new_candidate_share=self.traffic.new_candidate_share,
+            history=self.history,
         )
 
 
