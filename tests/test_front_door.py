@@ -27,6 +27,7 @@ PUBLIC = [
     "grid",
     "maximize",
     "minimize",
+    "plan_study",
     "ratio",
     "sobol",
     "solve",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pasto.errors import PastoError
     from pasto.objective import Objective, maximize, minimize, ratio, utility
     from pasto.optimize import solve
+    from pasto.planning import plan_study
     from pasto.records import Assignment, Blend, Observation
     from pasto.space import Candidates, Choice, Integer, Real, Space, grid, sobol
     from pasto.study import Study
@@ -29,6 +30,7 @@ _MODULES = {
     "grid": "pasto.space",
     "maximize": "pasto.objective",
     "minimize": "pasto.objective",
+    "plan_study": "pasto.planning",
     "ratio": "pasto.objective",
     "sobol": "pasto.space",
     "solve": "pasto.optimize",
@@ -50,6 +52,7 @@ __all__ = [
     "grid",
     "maximize",
     "minimize",
+    "plan_study",
     "ratio",
     "sobol",
     "solve",

@@ -45,8 +45,8 @@ class Benchmark:
 
     >>> from pasto_research.bench import BENCHMARKS
     >>> list(BENCHMARKS)
-    ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'demo', 'safety', 'drift', 'continuous', 'serve',
-     'measure', 'trust', 'missing-data', 'senders', 'long']
+    ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'demo', 'safety', 'drift', 'plan', 'continuous',
+     'serve', 'measure', 'trust', 'missing-data', 'senders', 'long']
     """
 
     name: str

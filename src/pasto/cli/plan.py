@@ -1,37 +1,101 @@
-"""`pasto plan`: the number of rounds that a study needs to detect an effect."""
+"""`pasto plan`: the plan of a study before it starts, or the number of rounds that one effect takes."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from pasto.cli.connection import api_options, open_api
-from pasto.cli.output import console, echo, print_json, print_table
-from pasto.errors import InputError, OptionError
-from pasto.formatting import format_number
+from pasto.cli.connection import api_options
+from pasto.cli.plan_effect import plan_effect
+from pasto.cli.plan_study import plan_file, read_metric_numbers
+from pasto.errors import OptionError
 
-if TYPE_CHECKING:
-    from pasto.inference.power import PowerPlan
-    from pasto.report.lift_records import MetricSpread
-    from pasto.report.records import Report
+STUDY_OPTIONS = ("units_per_day", "days", "history", "from_study", "spread", "competition", "daily_swing")
+"""Options that need a study file."""
+EFFECT_OPTIONS = (
+    "effect",
+    "units",
+    "control_share",
+    "treatment_share",
+    "comparisons",
+    "max_rounds",
+    "power",
+    "confidence",
+    "study",
+    "metric",
+    "figure",
+)
+"""Options of a plan for one effect."""
+
+
+class PlanCommand(click.Command):
+    """Command whose help lists the options of its two uses apart."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in three sections."""
+        sections: dict[str, list[tuple[str, str]]] = {"With a study FILE": [], "Without a FILE": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                title = "With a study FILE" if parameter.name in STUDY_OPTIONS else "Options"
+                sections["Without a FILE" if parameter.name in EFFECT_OPTIONS else title].append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
 
 @click.command(
-    short_help="Estimate how many rounds a study needs to detect an effect.",
+    cls=PlanCommand,
+    short_help="Plan a study before it starts, or the rounds that an effect takes.",
     epilog="""\b
 Examples:
+  pasto plan feed.yaml --units-per-day 2e6 --history past.csv
+  pasto plan feed.yaml --units-per-day 2e6 --mean watch_time=310 --std watch_time=420
+  pasto plan feed.yaml --units-per-day 2e6 --from last-year
   pasto plan --units 20000 --std 3 --effect 0.1
   pasto plan --units 20000 --mean 12 --std 30 --effect 1% --figure plan
   pasto plan --study feed --metric watch_time --effect 1%
 """,
 )
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--units-per-day", type=float, metavar="N", help="Units (such as users) that come in a day; required.")
+@click.option(
+    "--days",
+    type=float,
+    default=28.0,
+    metavar="N",
+    help="Days that the study may take; 28 by default.",
+)
+@click.option(
+    "--history",
+    metavar="PATH",
+    help="Means and deviations from earlier data: CSV, JSON or Parquet with a row for each metric, candidate or unit, "
+    "or YAML.",
+)
+@click.option("--from", "from_study", metavar="STUDY", help="Means, deviations and spreads from an earlier study.")
+@click.option(
+    "--spread",
+    multiple=True,
+    metavar="[METRIC=]SHARE",
+    help="Standard deviation of the candidates' effects as a share of the mean; 2% if nothing else is known.",
+)
+@click.option(
+    "--competition",
+    type=float,
+    default=0.5,
+    metavar="X",
+    help="Correlation of a candidate's gain in the goal with its loss in a guardrail, from 0 to below 1; 0.5 by "
+    "default.",
+)
+@click.option(
+    "--daily-swing",
+    type=click.Choice(["unknown", "seen", "none"]),
+    help="Whether the level of the metrics follows the hour of the day; unknown by default.",
+)
+@click.option("--effect", metavar="X", help="Smallest effect to detect: 0.1, or 1% of the mean; required.")
 @click.option("--units", type=click.FloatRange(min=1), metavar="N", help="Units (such as users) in each round.")
-@click.option("--std", type=float, metavar="X", help="Standard deviation of the metric between units.")
-@click.option("--mean", type=float, metavar="X", help="Mean of the metric; needed if --effect is a percentage.")
-@click.option("--effect", required=True, metavar="X", help="Smallest effect to detect: 0.1, or 1% of the mean.")
 @click.option(
     "--control-share", default="10%", show_default=True, metavar="SHARE", help="Share of units on the baseline."
 )
@@ -52,14 +116,6 @@ Examples:
 @click.option("--power", default="80%", show_default=True, metavar="SHARE", help="Probability of detecting the effect.")
 @click.option("--confidence", default="95%", show_default=True, metavar="SHARE", help="Confidence of the intervals.")
 @click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Random seed of the simulation.",
-)
-@click.option(
     "--study",
     metavar="NAME",
     help="Take units, mean, standard deviation and control share from the measured rounds of this study.",
@@ -68,143 +124,123 @@ Examples:
 @click.option(
     "--figure", type=click.Path(path_type=Path), metavar="PATH", help="Write a figure to PATH.png and PATH.svg."
 )
+@click.option(
+    "--mean",
+    multiple=True,
+    metavar="[METRIC=]X",
+    help="Mean of a metric under today's setting. Without a FILE it is needed if --effect is a percentage.",
+)
+@click.option(
+    "--std",
+    multiple=True,
+    metavar="[METRIC=]X",
+    help="Standard deviation of a metric between units. With a FILE, name the metric: --std watch_time=310.",
+)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Random seed of the simulation.",
+)
 @api_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+@click.pass_context
 def plan(
+    ctx: click.Context,
+    file: Path | None,
+    units_per_day: float | None,
+    days: float,
+    history: str | None,
+    from_study: str | None,
+    spread: tuple[str, ...],
+    competition: float,
+    daily_swing: str | None,
+    effect: str | None,
     units: float | None,
-    std: float | None,
-    mean: float | None,
-    effect: str,
     control_share: str,
     treatment_share: str | None,
     comparisons: int,
     max_rounds: int,
     power: str,
     confidence: str,
-    seed: int,
     study: str | None,
     metric: str | None,
     figure: Path | None,
+    mean: tuple[str, ...],
+    std: tuple[str, ...],
+    seed: int,
     store: str,
     url: str | None,
     key: str | None,
     as_json: bool,
 ) -> None:
-    """Simulate studies with a known effect, and count the rounds until their report detects it.
+    """Plan a study before it starts, or count the rounds that one effect takes.
 
-    Give the traffic and the metric's standard deviation as options, or take them from a study with --study.
+    With a study FILE: recommend the length of a round, the share of the control, and the number of candidates. Forecast
+    the days until the guardrails are certified and until most of the gain is reached, and plan the confirmation. Every
+    number comes with its reason, and with the assumptions that it rests on.
+
+    Without a FILE: simulate studies with a known effect, and count the rounds until their report detects it. Give the
+    traffic and the metric's standard deviation as options, or take them from a study with --study.
     """
-    from pasto.inference.power import plan_power
-
-    share = read_share(control_share, "--control-share")
-    if study is not None:
-        with open_api(store, url, key) as api:
-            spread = _read_spread(api.report(study), metric)
-        units, mean, std = units or spread.units, spread.mean, std or spread.deviation
-        share = spread.control
-    if units is None or std is None:
-        raise OptionError("a plan needs --units and --std, or --study to take them from")
-    size = _parse_effect(effect, mean)
-    power_plan = plan_power(
-        size,
-        std,
-        units,
-        control=share,
-        treated=None if treatment_share is None else read_share(treatment_share, "--treatment-share"),
-        rounds=max_rounds,
-        confidence=read_share(confidence, "--confidence"),
-        power=read_share(power, "--power"),
-        claims=comparisons,
-        seed=seed,
-    )
-    figures = {
-        "effect": size,
-        "units": units,
-        "std": std,
-        "control_share": share,
-        "power": power_plan.power,
-        "rounds_at_horizon": power_plan.rounds_at_horizon,
-        "rounds_at_any_look": power_plan.rounds_at_any_look,
-        "rounds_to_guardrail_stop": power_plan.rounds_to_guardrail_stop,
-        "at_horizon": power_plan.at_horizon,
-        "at_any_look": power_plan.at_any_look,
-        "guardrail_monitor": power_plan.guardrail_monitor,
-        "error": power_plan.error,
-    }
-    if figure is not None:
-        _draw(power_plan, figure)
-    if as_json:
-        print_json(figures)
-        return
-    screen = console()
-    screen.print(
-        f"An effect of {format_number(size)} among {units:,.0f} units a round "
-        f"(standard deviation {format_number(std)}, control share {share:.0%}), "
-        f"detected with a probability of {power_plan.power:.0%}:"
-    )
-    rows = [
-        ["one look, at a time set beforehand", _rounds(power_plan.rounds_at_horizon, max_rounds)],
-        ["a look after every round", _rounds(power_plan.rounds_at_any_look, max_rounds)],
-        [
-            "the guardrail monitor, for a drop of this size below its stop level",
-            _rounds(power_plan.rounds_to_guardrail_stop, max_rounds),
-        ],
-    ]
-    print_table(screen, ["", "rounds"], rows)
-
-
-def _draw(power_plan: PowerPlan, figure: Path) -> None:
-    from pasto.report.figures import draw_plan, save_figure
-
-    try:
-        for path in save_figure(draw_plan(power_plan), figure):
-            echo(f"wrote {path}", err=True)
-    except OSError as error:
-        raise InputError(f"{str(figure)!r} cannot be written: {error.strerror}") from error
-
-
-def read_share(text: str, option: str) -> float:
-    """Return a share that is written 10% or 0.1.
-
-    >>> read_share("10%", "--power"), read_share("0.1", "--power")
-    (0.1, 0.1)
-    """
-    try:
-        share = float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
-    except ValueError:
-        share = math.nan
-    if not 0.0 < share < 1.0:
-        raise OptionError(f"{option} must be a share between 0 and 1, such as 10% or 0.1, got {text!r}")
-    return share
-
-
-def _parse_effect(text: str, mean: float | None) -> float:
-    """Return an effect in the metric's own units."""
-    try:
-        size = float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
-    except ValueError:
-        size = math.nan
-    if not math.isfinite(size) or size == 0.0:
-        raise OptionError(f"--effect must be a number in the metric's units or a percentage of its mean, got {text!r}")
-    if not text.endswith("%"):
-        return abs(size)
-    if mean is None or mean == 0.0:
-        raise OptionError(
-            f"--effect {text} is a percentage of the metric's mean; give the mean with --mean, or name a --study"
+    _refuse_options(ctx, EFFECT_OPTIONS if file is not None else STUDY_OPTIONS, has_file=file is not None)
+    if file is not None:
+        plan_file(
+            file,
+            units_per_day=units_per_day,
+            days=days,
+            history=history,
+            from_study=from_study,
+            means=mean,
+            deviations=std,
+            spreads=spread,
+            competition=competition,
+            daily_swing=daily_swing,
+            seed=seed,
+            store=store,
+            url=url,
+            key=key,
+            as_json=as_json,
         )
-    return abs(size * mean)
+        return
+    if effect is None:
+        raise OptionError("name a study file to plan it, or --effect with the smallest effect to detect")
+    plan_effect(
+        effect=effect,
+        units=units,
+        std=_read_one(std, "--std"),
+        mean=_read_one(mean, "--mean"),
+        control_share=control_share,
+        treatment_share=treatment_share,
+        comparisons=comparisons,
+        max_rounds=max_rounds,
+        power=power,
+        confidence=confidence,
+        seed=seed,
+        study=study,
+        metric=metric,
+        figure=figure,
+        store=store,
+        url=url,
+        key=key,
+        as_json=as_json,
+    )
 
 
-def _read_spread(report: Report, metric: str | None) -> MetricSpread:
-    """Return units in a round, mean and deviation of the control, and its share, as a study measured them."""
-    spreads = report.spreads
-    if not spreads:
-        raise OptionError(f"study {report.name!r} has not measured a round yet; give --units and --std")
-    name = next(iter(spreads)) if metric is None else metric
-    if name not in spreads:
-        raise OptionError(f"study {report.name!r} has no metric {name!r}; it measures {', '.join(spreads)}")
-    return spreads[name]
+def _refuse_options(ctx: click.Context, names: tuple[str, ...], *, has_file: bool) -> None:
+    """Refuse options of the other use."""
+    for parameter in ctx.command.params:
+        if parameter.name in names and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            fix = "leave the file out, or that option" if has_file else "name the file: pasto plan feed.yaml ..."
+            use = "without a study file" if has_file else "with a study file"
+            raise OptionError(f"{parameter.opts[0]} is for a plan {use}; {fix}")
 
 
-def _rounds(rounds: int | None, max_rounds: int) -> str:
-    return f"more than {max_rounds}" if rounds is None else f"{rounds:,}"
+def _read_one(given: tuple[str, ...], option: str) -> float | None:
+    """Return the only number of an option that names no metric."""
+    if not given:
+        return None
+    numbers = read_metric_numbers(given, option, has_metrics=False)
+    return numbers[""]

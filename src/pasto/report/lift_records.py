@@ -166,6 +166,11 @@ class MetricSpread:
     """Standard deviation of one unit."""
     control: float
     """Share of the control."""
+    effect_spread: float | None = None
+    """Standard deviation of the candidates' effects, as a share of the mean; None with few candidates."""
+    swing: float | None = None
+    """Deviation of a round's level beyond its error, as a share; None if rounds are not shorter than a day, or do not
+    cover one."""
 
 
 # Confirmation

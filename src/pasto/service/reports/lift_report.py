@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.inference import Interval, Quantity, ValueRange, unit_covariances
 from pasto.inference.lift import Lift, LiftEstimate, LiftTarget, estimate_history, estimate_lifts
 from pasto.inference.multiple_comparisons import find_winners
 from pasto.inference.round_data import WHOLE_ARM, MeasuredRound, RoundRecord, record_rounds
 from pasto.inference.sample_ratio import SampleRatioCheck, check_sample_ratio
+from pasto.planning.metric_history import MIN_CANDIDATES, effect_spread
+from pasto.planning.outline import DAY_SECONDS
 from pasto.report.lift_records import (
     AdjustedLiftRecord,
     ArmUnits,
@@ -284,6 +287,8 @@ def measure_spreads(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> Mapping
     weight = units[:, place] / units[:, place].sum()
     mean = weight @ record.cells.mean[:, place]
     covariance = np.einsum("t,tij->ij", weight, unit_covariances(record.cells)[:, place])
+    length = spec.rounds.every
+    shows_hours = length is not None and length < DAY_SECONDS <= length * len(measured)
     spreads = {}
     for name, quantity in build_quantities(spec).items():
         form, level = np.zeros(len(mean)), float(mean[quantity.numerator])
@@ -294,10 +299,48 @@ def measure_spreads(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> Mapping
                 continue
             level /= bottom
             form[quantity.numerator], form[quantity.denominator] = 1.0 / bottom, -level / bottom
+        variance = max(float(form @ covariance @ form), 0.0)
+        levels = record.cells.mean @ form
         spreads[name] = MetricSpread(
             units=float(units.sum(axis=1).mean()),
             mean=level,
-            deviation=float(np.sqrt(max(form @ covariance @ form, 0.0))),
+            deviation=math.sqrt(variance),
             control=float(record.shares[:, place].mean()),
+            effect_spread=_relative(_measure_effect_spread(record, levels, variance), level),
+            swing=_relative(_measure_swing(levels[:, place], units[:, place], variance), level)
+            if shows_hours
+            else None,
         )
     return spreads
+
+
+def _measure_effect_spread(record: RoundRecord, levels: FloatArray, variance: float) -> float | None:
+    """Return the deviation of the candidates' effects over the control beyond their noise; None with few candidates.
+
+    `levels` (rounds, cells) are the metric's means, and `variance` is that of one unit.
+    """
+    control, units = record.control, record.cells.units
+    effects, noises = [], []
+    for place in record.cell_indices("learner"):
+        both = (units[:, place] > 0) & (units[:, control] > 0)
+        if record.keys[place][1] == record.keys[control][1] or not both.any():
+            continue
+        own, base = units[both, place], units[both, control]
+        weight = own * base / (own + base)
+        effects.append(float(weight @ (levels[both, place] - levels[both, control]) / weight.sum()))
+        noises.append(variance * float(weight**2 @ (1.0 / own)) / float(weight.sum()) ** 2)
+    return effect_spread(np.array(effects), np.array(noises)) if len(effects) >= MIN_CANDIDATES else None
+
+
+def _measure_swing(levels: FloatArray, units: FloatArray, variance: float) -> float | None:
+    """Return the deviation of a round's level from that of all rounds, beyond its noise; None for one round."""
+    served = units > 0
+    if served.sum() < 2:
+        return None
+    noise = float(np.mean(variance / units[served]))
+    return math.sqrt(max(float(np.var(levels[served], ddof=1)) - noise, 0.0))
+
+
+def _relative(deviation: float | None, level: float) -> float | None:
+    """Return a deviation as a share of a level; None if one of them is not known."""
+    return None if deviation is None or level == 0 else deviation / abs(level)

@@ -1,0 +1,222 @@
+"""Benchmark of plans: days that a plan forecasts, compared with those that the learner needs in simulated studies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+import pasto
+from pasto.arrays import FloatArray
+from pasto.optimize.learners.base import build_form, read_baseline_offsets
+from pasto.planning import StudyPlan, make_plan
+from pasto.planning.learning_forecast import STEP_GROWTH
+from pasto.planning.recommendations import CHANCE
+from pasto.planning.study_plan import HALF, MOST, first_day
+from pasto.sim import Progress
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
+from pasto_research.bench.plan_worlds import PlanWorld, draw_world
+
+FIRST_WORLD = 4_000
+"""Seed of the first world; the plan was built on others."""
+FULL_WORLDS, FULL_STUDIES = 20, 32
+QUICK_WORLDS, QUICK_STUDIES = 3, 10
+BAND = (0.67, 1.5)
+"""Ratio of forecast to measured days that counts as agreement."""
+PLANNED_DAYS = 20.0
+"""Days that each study may take."""
+MAX_DAYS = 60
+"""Days that are simulated at most."""
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StudyCourse:
+    """Course of one study, at some of its days."""
+
+    best: float
+    """True gain of the best blend."""
+    gains: FloatArray
+    """(days,): true gain of the answer."""
+    certified: NDArray[np.bool_]
+    """(days,)."""
+    holds: NDArray[np.bool_]
+    """(days, guardrails): whether a blend like the answer, without the baseline and as good as it, is certified."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanCheck:
+    """Plan of one world, and the studies that were run by it."""
+
+    world: PlanWorld
+    plan: StudyPlan
+    days: FloatArray
+    courses: tuple[StudyCourse, ...]
+
+    @property
+    def pairs(self) -> dict[str, tuple[float | None, float | None]]:
+        """Forecast and measured days, by what is reached; None is later than the days that were compared."""
+        gains = np.array([course.gains for course in self.courses]).T
+        best = np.array([course.best for course in self.courses])
+        certified = np.array([course.certified for course in self.courses]).T
+        holds = np.array([course.holds for course in self.courses]).mean(axis=0)
+        useful = ((gains >= HALF * best - 1e-9) & certified).mean(axis=1)
+        pairs = {
+            "half": (self.plan.gain.days_to_half, first_day(self.days, useful, CHANCE)),
+            "most": (self.plan.gain.days_to_most, first_day(self.days, gains.mean(axis=1) / best.mean(), MOST)),
+        }
+        for place, guardrail in enumerate(self.plan.guardrails):
+            if guardrail.state != "soft":
+                pairs[guardrail.name] = (guardrail.days, first_day(self.days, holds[:, place], CHANCE))
+        return pairs
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """Forecast over measured days; one beyond the last day counts as that day."""
+        last = float(self.days[-1])
+        ratios = {}
+        for label, (forecast, measured) in self.pairs.items():
+            if forecast is not None or measured is not None:
+                ratios[label] = min(forecast or last, last) / (measured or last)
+        return ratios
+
+    @property
+    def gain_ratio(self) -> float:
+        """Forecast over measured gain at the last day."""
+        measured = float(np.mean([course.gains[-1] for course in self.courses]))
+        course = self.plan.gain.course
+        forecast = np.interp(self.days[-1], [point.day for point in course], [point.gain for point in course])
+        return float(forecast) / measured if measured > 0 else float("nan")
+
+
+def run_study(world: PlanWorld, control: float, days: Sequence[int], seed: int) -> StudyCourse:
+    """Run the learner for some days, and compare its answers with the truth.
+
+    >>> from pasto_research.bench.plan_worlds import draw_world
+    >>> run_study(draw_world(1), 0.2, [1, 2], seed=3).gains.shape
+    (2,)
+    """
+    rng = np.random.default_rng([seed, 21])
+    effects = world.draw_effects(rng)
+    means = np.array([metric.mean for metric in world.metrics])[:, None] * (1.0 + effects / 100.0)
+    study = world.study(seed, control)
+    gains, certified, holds = [], [], []
+    for day in range(1, max(days) + 1):
+        world.run_round(study, means, control, round(world.units), rng)
+        if day in days:
+            blend = study.blend()
+            shares = np.array(blend.probabilities)
+            assert blend.certificate is not None  # noqa: S101 -- this learner always gives one
+            gains.append(world.value(effects, shares))
+            certified.append(blend.certificate.certified)
+            holds.append(_holds(world, study, effects, shares))
+    return StudyCourse(world.best_value(effects), np.array(gains), np.array(certified), np.array(holds))
+
+
+def _holds(world: PlanWorld, study: pasto.Study, effects: FloatArray, shares: FloatArray) -> list[bool]:
+    """Return for each guardrail whether the candidates of a blend would be certified if they were like the baseline."""
+    part = shares if shares[0] < 1.0 - 1e-3 else np.array(study.policy.probabilities)
+    part = np.where(np.arange(len(part)) == 0, 0.0, part)
+    part = part / part.sum()
+    learner, problem, state = study._learner, study._problem, study._state
+    posterior = learner.posterior(problem, state)  # type: ignore[attr-defined]
+    form = build_form(problem, posterior.mean, posterior.mean)
+    offsets = read_baseline_offsets(problem.objective)
+    holds = []
+    for place, row in enumerate(form.rows):
+        weights = part.copy()
+        weights[0] -= offsets[place]
+        slack = float(row @ (posterior.mean @ part) - form.at[place])
+        surplus = slack - float(effects[1 + place] @ part)
+        holds.append(surplus >= float(ndtri(CONFIDENCE)) * float(posterior.spread(row, weights)))
+    return holds
+
+
+def compared_days(plan: StudyPlan) -> list[int]:
+    """Return the days at which studies are compared with a plan."""
+    forecasts = [plan.gain.days_to_half, plan.gain.days_to_most, *(rail.days for rail in plan.guardrails)]
+    needed = max((day for day in forecasts if day is not None), default=10.0)
+    last = min(MAX_DAYS, int(1.7 * needed) + 4)
+    days, day = [], 0
+    while day < last:
+        day += max(1, int(STEP_GROWTH * day))
+        days.append(day)
+    return days
+
+
+def check_world(seed: int, studies: int) -> PlanCheck:
+    """Plan a world, and run studies in it as planned."""
+    world = draw_world(seed)
+    plan = make_plan(world.outline(), days=PLANNED_DAYS)
+    days = compared_days(plan)
+    courses = tuple(run_study(world, plan.control.share, days, 1_000 * seed + number) for number in range(studies))
+    return PlanCheck(world, plan, np.array(days, dtype=float), courses)
+
+
+def measure(*, worlds: int, studies: int, progress: Progress | None = None) -> BenchmarkReport:
+    """Return a row for each world, and how many of its ratios lie within the band."""
+    seeds = range(FIRST_WORLD, FIRST_WORLD + worlds)
+    checks = []
+    with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
+        for done, check in enumerate(pool.map(_check, [(seed, studies) for seed in seeds]), start=1):
+            checks.append(check)
+            if progress is not None:
+                progress("worlds", done, worlds)
+    return summarize(checks, studies)
+
+
+def _check(job: tuple[int, int]) -> PlanCheck:
+    return check_world(*job)
+
+
+def summarize(checks: Sequence[PlanCheck], studies: int) -> BenchmarkReport:
+    """Return the table of all worlds."""
+    rows: list[dict[str, Any]] = []
+    for check in checks:
+        pairs = check.pairs
+        slowest = max(
+            (pair for name, pair in pairs.items() if name.startswith("guard")),
+            key=lambda pair: pair[0] or np.inf,
+            default=(None, None),
+        )
+        rows.append(
+            {
+                "world": check.world.name,
+                "control": f"{check.plan.control.share:.0%}",
+                "certificate": _pair(slowest),
+                "half of the gain": _pair(pairs["half"]),
+                "most of the gain": _pair(pairs["most"]),
+                "gain, ratio": round(check.gain_ratio, 2),
+            }
+        )
+    ratios = np.array([ratio for check in checks for ratio in check.ratios.values()])
+    inside = float(np.mean((ratios >= BAND[0]) & (ratios <= BAND[1])))
+    worlds = np.mean([all(BAND[0] <= ratio <= BAND[1] for ratio in check.ratios.values()) for check in checks])
+    return BenchmarkReport(
+        "Days that a plan forecasts, and days that the learner needs",
+        tuple(rows),
+        note=f"Forecast / measured days, {studies} studies a world. The certificate is that of the slowest guardrail. "
+        f"{inside:.0%} of all {len(ratios)} ratios lie from {BAND[0]} to {BAND[1]}, median "
+        f"{float(np.median(ratios)):.2f}; in {float(worlds):.0%} of the worlds all of them do.",
+    )
+
+
+def _pair(pair: tuple[float | None, float | None]) -> str:
+    return " / ".join("–" if day is None else f"{day:.1f}" for day in pair)
+
+
+BENCHMARK = Benchmark(
+    name="plan",
+    summary="days that `pasto plan` forecasts, compared with the days that the learner needs",
+    run=lambda progress, quick: measure(
+        worlds=QUICK_WORLDS if quick else FULL_WORLDS,
+        studies=QUICK_STUDIES if quick else FULL_STUDIES,
+        progress=progress,
+    ),
+)

@@ -1,0 +1,57 @@
+"""The benchmark of plans: its worlds, and one comparison of a plan with what happened."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pasto_research.bench.plan import BAND, FIRST_WORLD, check_world, compared_days, summarize
+from pasto_research.bench.plan_worlds import PlanWorld, UnitMetric, draw_world
+
+
+@pytest.mark.parametrize(
+    "metric", [UnitMetric("bell", 30.0, 1.5), UnitMetric("share", 0.1), UnitMetric("purchases", 1.0)]
+)
+def test_cells_have_the_mean_and_deviation_of_their_units(metric: UnitMetric) -> None:
+    rng = np.random.default_rng(3)
+    drawn = np.array([metric.sample(1.1 * metric.mean, 50_000, rng) for _ in range(2_000)])
+    error = metric.deviation / np.sqrt(50_000)
+    assert drawn[:, 0].mean() == pytest.approx(1.1 * metric.mean, abs=4 * error / np.sqrt(2_000) * 1.2)
+    assert drawn[:, 0].std() == pytest.approx(error, rel=0.15)
+    assert np.sqrt(drawn[:, 1].mean()) == pytest.approx(metric.deviation, rel=0.15)
+
+
+@pytest.mark.parametrize("shape", ["independent", "sparse", "line"])
+def test_effects_have_the_stated_spread(shape: str) -> None:
+    world = PlanWorld(
+        "",
+        21,
+        1e5,
+        (UnitMetric("bell", 1.0),) * 3,
+        (-2.0, -2.0),
+        (2.0, 3.0, 1.0),
+        effects=shape,  # type: ignore[arg-type]
+    )
+    rng = np.random.default_rng(1)
+    effects = np.array([world.draw_effects(rng) for _ in range(2_000)])
+    assert (effects[..., 0] == 0).all()
+    others = effects[..., 1:]
+    assert np.sqrt(np.square(others).mean(axis=(0, 2))) == pytest.approx([2.0, 3.0, 1.0], rel=0.08)
+    correlations = np.corrcoef(others.transpose(1, 0, 2).reshape(3, -1))
+    assert correlations[0, 1:] == pytest.approx([-0.5, -0.5], abs=0.08)
+
+
+def test_a_plan_is_compared_with_studies() -> None:
+    seed = next(seed for seed in range(100) if 5 < draw_world(seed).candidates < 12 and not draw_world(seed).soft)
+    check = check_world(seed, 2)
+    assert check.days.tolist() == compared_days(check.plan)
+    assert set(check.ratios) <= {"half", "most", *check.world.labels[1:]}
+    report = summarize([check], 2)
+    assert report.rows[0]["world"] == check.world.name
+    assert "% of all" in report.note
+
+
+def test_ratios_compare_days_up_to_the_last_one() -> None:
+    world = draw_world(FIRST_WORLD)
+    assert BAND[0] < 1.0 < BAND[1]
+    assert world == draw_world(FIRST_WORLD)
