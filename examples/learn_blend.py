@@ -11,6 +11,7 @@ import json
 import numpy as np
 
 import pasto
+from pasto.report.advice_text import write_advice
 
 candidates = pasto.grid(like_weight=[0, 1, 2], share_weight=[0, 1, 2])
 objective = pasto.maximize("watch_time").keep("likes", at_least=6).keep("shares", at_least=4)
@@ -53,7 +54,7 @@ if blend.certificate and blend.outlook:  # the paper's learners give neither
     for name, chance in blend.certificate.holds.items():
         print(f"{name} holds with probability {chance:.1%}")
     print(f"certified at {blend.certificate.confidence:.0%}: {blend.certificate.certified}")
-    print(blend.outlook.advice)
+    print(write_advice(blend))
 
 watch_time, likes, shares = means @ np.array(blend.probabilities)
 exact = pasto.solve(means, objective, names=candidates.names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pasto.formatting import format_confidence, format_number, format_percent
 from pasto_sdk.policy_document import Value as Value
@@ -138,18 +139,47 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """Value of further learning."""
+class LearningForecast:
+    """Expected effect of more rounds, compared with deploying the present blend now.
 
+    f is counted per unit, as in `Blend.value`.
+    """
+
+    rounds: int
+    gain: float
+    """The expected rise of f in each round of the deployment that follows."""
+    cost: float
+    """The expected loss of f while learning, summed over these rounds."""
+    net: float
+    """The gain summed over the rounds of the deployment, less the cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Value of further learning, and the decision that follows from it."""
+
+    decision: Literal["learn", "stop"]
+    """"learn" if some number of rounds is expected to bring more than it costs."""
+    deploy_rounds: float
+    """The rounds for which the blend is served after learning."""
+    round_cost: float
+    """The expected f of the present blend less that of the next round's traffic, control included."""
+    forecasts: tuple[LearningForecast, ...]
+    """For several numbers of rounds, in rising order."""
     gain: float
     """The expected rise of f if the true means were known."""
-    probability: float
-    """The probability that it would rise by more than `worth`."""
     worth: float
-    """A thousandth of the spread of the goal over single candidates: less is not worth the traffic."""
-    advice: str
-    """One plain sentence."""
+    """A thousandth of the spread of the goal over single candidates: a smaller difference does not count."""
+    single: int | None = None
+    """The candidate that may be deployed alone, because mixing gains nothing that counts."""
     moves: tuple[Move, ...] = ()
+
+    @property
+    def forecast(self) -> LearningForecast:
+        """The forecast of the highest net gain; if the decision is to stop, of the highest gain for its cost."""
+        if self.decision == "learn":
+            return max(self.forecasts, key=lambda forecast: forecast.net)
+        return max(self.forecasts, key=lambda forecast: forecast.gain / max(forecast.cost, 1e-300))
 
 
 @dataclass(frozen=True, slots=True)

@@ -348,6 +348,9 @@ class Written:
     def mean(self) -> FloatArray:
         return self.inner.mean
 
+    def covariance(self) -> FloatArray:
+        return self.inner.covariance()
+
     def factor(self, row: FloatArray) -> FloatArray:
         return np.diag(self.inner.factor(row))
 

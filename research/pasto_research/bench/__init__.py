@@ -30,6 +30,7 @@ from pasto_research.bench import (
     senders,
     serve,
     solve,
+    stopping,
 )
 from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 
@@ -50,6 +51,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         learners.BENCHMARK,
         round_cost.BENCHMARK,
         certificates.BENCHMARK,
+        stopping.BENCHMARK,
         covariates.BENCHMARK,
         demo_worlds.BENCHMARK,
         safe_exploration.BENCHMARK,

@@ -44,9 +44,8 @@ class Benchmark:
     """Benchmark that compares PASTO with another way of doing the same work.
 
     >>> from pasto_research.bench import BENCHMARKS
-    >>> list(BENCHMARKS)
-    ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'demo', 'safety', 'drift', 'plan', 'continuous',
-     'serve', 'measure', 'trust', 'missing-data', 'senders', 'long']
+    >>> {'solve', 'learners', 'stopping', 'certificates'} <= set(BENCHMARKS)
+    True
     """
 
     name: str

@@ -43,6 +43,10 @@ class Posterior(Protocol):
         """Return the standard deviation of row · means · weights, for weights (..., candidates)."""
         ...
 
+    def covariance(self) -> FloatArray:
+        """Return the covariance of all means, (metrics · candidates)², metric by metric."""
+        ...
+
     def factor(self, row: FloatArray) -> FloatArray:
         """Return a matrix L with ‖Lᵀ w‖ = spread(row, w): (candidates,) if it is diagonal, else (candidates, rank)."""
         ...
@@ -123,6 +127,14 @@ class IndependentPosterior:
         if self.shared is not None:
             total = total + np.square(weights @ np.einsum("i,kir->kr", row, self.shared)).sum(axis=-1)
         return np.asarray(np.sqrt(total))
+
+    def covariance(self) -> FloatArray:
+        """Return each candidate's own blocks plus the shared covariance."""
+        metrics, count = self.mean.shape
+        blocks = np.zeros((metrics, count, metrics, count))
+        places = np.arange(count)
+        blocks[:, places, :, places] = self.covariances
+        return _add_shared(blocks, self.shared)
 
     def factor(self, row: FloatArray) -> FloatArray:
         """Return the diagonal √v, with the shared columns after it."""
@@ -229,6 +241,11 @@ class JointPosterior:
             total = total + np.square(weights @ np.einsum("i,kir->kr", row, self.shared)).sum(axis=-1)
         return np.asarray(np.sqrt(total))
 
+    def covariance(self) -> FloatArray:
+        """Return Σ over components of their mixing times C, plus the shared covariance."""
+        mixing = np.eye(len(self.mean)) if self.mixing is None else self.mixing
+        return _add_shared(np.einsum("ac,cij,bc->aibj", mixing, self.covariances, mixing, optimize=True), self.shared)
+
     def factor(self, row: FloatArray) -> FloatArray:
         """Return the symmetric root of Σ row_m² C_m plus the shared covariance, (candidates, candidates)."""
         total = np.einsum("m,mij->ij", np.square(self._mixed(row)), self.covariances)
@@ -240,6 +257,14 @@ class JointPosterior:
     def _mixed(self, rows: FloatArray) -> FloatArray:
         """Return rows over metrics as rows over components."""
         return rows if self.mixing is None else rows @ self.mixing
+
+
+def _add_shared(blocks: FloatArray, shared: FloatArray | None) -> FloatArray:
+    """Return blocks (metrics, candidates, metrics, candidates) plus the shared covariance, as one square matrix."""
+    if shared is not None:
+        blocks = blocks + np.einsum("iar,jbr->aibj", shared, shared, optimize=True)
+    size = blocks.shape[0] * blocks.shape[1]
+    return np.asarray(blocks.reshape(size, size))
 
 
 def _with_shared(noise: FloatArray, loading: FloatArray) -> FloatArray:

@@ -62,13 +62,37 @@ class MoveRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LearningForecastRecord:
+    """Expected effect of more rounds, compared with deploying the present blend now."""
+
+    rounds: int
+    gain: float | None
+    """Rise of f in each round of the deployment that follows."""
+    cost: float | None
+    """Loss of f while learning, summed over these rounds."""
+    net: float | None
+    """The gain summed over the rounds of the deployment, less the cost."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutlookRecord:
-    """Expected gain of further learning."""
+    """Value of further learning, and the decision that follows from it.
+
+    Outlooks of earlier releases have no decision, rounds, cost and forecasts.
+    """
 
     gain: float | None
-    probability: float | None
+    """Rise of f if the true means were known."""
     worth: float | None
+    """The smallest difference in f that counts."""
     advice: str
+    decision: Literal["learn", "stop"] | None = None
+    deploy_rounds: float | None = None
+    round_cost: float | None = None
+    """f of the blend less that of the next round's traffic."""
+    forecasts: tuple[LearningForecastRecord, ...] = ()
+    single: str | None = None
+    """The candidate that may be deployed alone."""
     moves: tuple[MoveRecord, ...] = ()
 
 

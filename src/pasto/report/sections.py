@@ -287,7 +287,7 @@ def _blend_section(answer: BlendRecord, *, is_frozen: bool) -> ReportSection:
     sentences = ["Frozen, and served as it is."] if is_frozen else []
     if answer.certificate is not None and (text := certificate_text(answer.certificate, answer.feasible)):
         sentences.append(text)
-    if answer.outlook is not None:
+    if answer.outlook is not None and answer.outlook.advice and not is_frozen:
         sentences.append(f"Advice: {answer.outlook.advice}.")
     shares = sorted(answer.probabilities.items(), key=lambda item: -item[1])
     rows = tuple((name, format_percent(share)) for name, share in shares[:MAX_ROWS])

@@ -64,7 +64,7 @@ def build_policy(
 def freeze_blend(name: str, study: Study, split: Mapping[str, Any] | None = None) -> FrozenBlend:
     """Return the present blend for a confirmation or a deployment; LifecycleError if no round is learned yet."""
     try:
-        blend = study.blend()
+        blend = study.blend(deploy_rounds=None)
     except NotFittedError as error:
         raise LifecycleError(
             f"study {name!r} has learned no round yet, so there is no blend to serve; let it learn until a round with "
@@ -92,7 +92,7 @@ def read_frozen_blend(
 def hold_policy(study: Study) -> FrozenBlend | None:
     """Return the blend that a pause may serve: a certified one of a study with a hard guardrail; otherwise None."""
     try:
-        blend = study.blend()
+        blend = study.blend(deploy_rounds=None)
     except NotFittedError:
         return None
     certificate = blend.certificate

@@ -108,7 +108,8 @@ class StudySnapshot:
         return None if saved is None else Study.from_state(json.loads(saved))
 
     def _solve_blend(self) -> Blend:
-        return self.read_study().blend()
+        spec = self.spec
+        return self.read_study().blend(deploy_rounds=spec.deploy_rounds, explore_share=spec.traffic.explore)
 
 
 class PolicyCache:

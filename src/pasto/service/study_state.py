@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pasto.records import Blend, Certificate, Outlook
+from pasto.report.advice_text import write_advice
 from pasto.report.records import (
     ArmVerdict,
     BlendRecord,
     CertificateRecord,
     GainRecord,
+    LearningForecastRecord,
     MoveRecord,
     OutlookRecord,
     PauseRecord,
@@ -205,8 +207,8 @@ def identity_of(row: StudyRow) -> str:
     return StudyState.from_text(row.details).identity or str(json.loads(row.study_file)["name"])
 
 
-def describe_blend(blend: Blend) -> BlendRecord:
-    """Return a blend with candidates by name.
+def describe_blend(blend: Blend, round_seconds: float | None = None) -> BlendRecord:
+    """Return a blend with candidates by name, and with the advice of its outlook in words.
 
     >>> import pasto
     >>> blend = pasto.solve({"x": [2, 0], "y": [-2, 2]}, pasto.maximize("x").keep("y", at_least=0))
@@ -227,7 +229,7 @@ def describe_blend(blend: Blend) -> BlendRecord:
         best_single_value=finite(blend.best_single_value),
         gain=GainRecord(names[gain.candidate], finite(gain.value), finite(gain.goal), _finite_numbers(gain.violations)),
         certificate=None if blend.certificate is None else _describe_certificate(blend.certificate),
-        outlook=None if blend.outlook is None else _describe_outlook(blend.outlook, names),
+        outlook=None if blend.outlook is None else _describe_outlook(blend.outlook, blend, round_seconds),
     )
 
 
@@ -261,12 +263,24 @@ def _describe_certificate(certificate: Certificate) -> CertificateRecord:
     )
 
 
-def _describe_outlook(outlook: Outlook, names: Sequence[str]) -> OutlookRecord:
+def _describe_outlook(outlook: Outlook, blend: Blend, round_seconds: float | None) -> OutlookRecord:
+    names = blend.names
     moves = tuple(
         MoveRecord(names[move.candidate], finite(move.change), _finite_numbers(move.metrics)) for move in outlook.moves
     )
     return OutlookRecord(
-        finite(outlook.gain), finite(outlook.probability), finite(outlook.worth), outlook.advice, moves
+        gain=finite(outlook.gain),
+        worth=finite(outlook.worth),
+        advice=write_advice(blend, round_seconds),
+        decision=outlook.decision,
+        deploy_rounds=outlook.deploy_rounds,
+        round_cost=finite(outlook.round_cost),
+        forecasts=tuple(
+            LearningForecastRecord(each.rounds, finite(each.gain), finite(each.cost), finite(each.net))
+            for each in outlook.forecasts
+        ),
+        single=None if outlook.single is None else names[outlook.single],
+        moves=moves,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.optimize.column_generation import ColumnProspect
 from pasto.optimize.learners import Learner, LearningProblem
+from pasto.optimize.learners.outlook import find_single
 from pasto.records import Blend, Value
 from pasto.space import Candidates, Choice, Integer, Space
 from pasto.space.sampling import feasible
@@ -139,8 +140,9 @@ def merge_neighbours(
     leaders |= set() if problem.baseline is None else {problem.baseline}
     merged = learner.answer(replace(problem, retired=frozenset(range(len(candidates))) - leaders), state)
     certified = merged.certificate is not None and merged.certificate.certified
-    if (certified or not answer.feasible) and merged.value >= answer.value - 10.0 * answer.outlook.worth:
-        return replace(merged, outlook=answer.outlook)
+    worth = answer.outlook.worth
+    if (certified or not answer.feasible) and merged.value >= answer.value - 10.0 * worth:
+        return replace(merged, outlook=replace(answer.outlook, single=find_single(merged, worth)))
     return answer
 
 

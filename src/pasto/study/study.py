@@ -23,7 +23,7 @@ from pasto.objective import Objective
 from pasto.objective.goals import warn_useless_bounds
 from pasto.objective.objective import check_objective
 from pasto.optimize.learners import Learner, LearningProblem, RoundResult, Thompson
-from pasto.optimize.learners.base import ExplorationLimits
+from pasto.optimize.learners.base import DEPLOY_ROUNDS, ExplorationLimits, TrafficPlan
 from pasto.optimize.learners.mirror_ascent import MirrorAscent
 from pasto.optimize.learners.thompson import MAX_JOINT_CANDIDATES
 from pasto.records import Assignment, Blend, HistoryUse, Observation, Policy, Value
@@ -378,13 +378,22 @@ class Study:
         study._problem = study._describe_problem()
         return study
 
-    def blend(self) -> Blend:
-        """Return the answer so far."""
+    def blend(self, *, deploy_rounds: float | None = DEPLOY_ROUNDS, explore_share: float = 1.0) -> Blend:
+        """Return the answer so far, with an outlook on further rounds.
+
+        `deploy_rounds` is the number of rounds for which the blend will be served after learning: the gain of more
+        rounds counts for so long, their cost only while they last. None leaves the outlook out, which is faster.
+        `explore_share` is the part of the units not in control that the policy steers, if the rest gets the baseline.
+        """
         self._check_fitted()
-        answer = self._learner.answer(self._problem, self._state)
+        shares, horizon = np.array(self.policy.probabilities), DEPLOY_ROUNDS if deploy_rounds is None else deploy_rounds
+        traffic = TrafficPlan(shares, self.control_share, explore_share, horizon)
         if self.space is None:
-            return answer
-        return merge_neighbours(self.space, self.candidates, self._learner, self._problem, self._state, answer)
+            problem = self._problem if deploy_rounds is None else replace(self._problem, traffic=traffic)
+            return self._learner.answer(problem, self._state)
+        answer = self._learner.answer(replace(self._problem, traffic=traffic), self._state)
+        merged = merge_neighbours(self.space, self.candidates, self._learner, self._problem, self._state, answer)
+        return merged if deploy_rounds is not None else replace(merged, outlook=None)
 
     def posterior_samples(self, draws: int = 0) -> FloatArray:
         """Return the expected means of every candidate and posterior draws of them, (1 + draws, metrics, candidates).

@@ -107,8 +107,8 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
     assert document["contradictions"] == []
     assert "disagree" not in render_text(honest)
 
-    def overconfident(blend: Blend) -> BlendRecord:
-        record = describe_blend(blend)
+    def overconfident(blend: Blend, round_seconds: float | None) -> BlendRecord:
+        record = describe_blend(blend, round_seconds)
         assert record.certificate is not None
         certificate = replace(record.certificate, certified=True, holds={"y": 0.971})
         return replace(record, certificate=certificate, feasible=True)

@@ -70,7 +70,7 @@ def test_a_close_that_another_node_wins_changes_nothing_in_memory(
     assert ours.close_round("feed", who="ann")["closed"] is False
     assert write_state(snapshot.study) == before
     assert snapshot.study is not None
-    assert snapshot.study.blend() == blend
+    assert snapshot.study.blend(deploy_rounds=snapshot.spec.deploy_rounds) == blend
     monkeypatch.undo()
     assert write_state(ours.policy_cache.reload("feed").study) == read_state(store) != before
     send(ours, traffic)

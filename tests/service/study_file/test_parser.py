@@ -41,6 +41,7 @@ def study(**fields: Any) -> Document:
 def test_what_is_not_said_takes_its_default() -> None:
     spec = parse_spec(study())
     assert (spec.unit, spec.description, spec.confidence, spec.expires_after) == ("user", "", 0.95, 86_400.0)
+    assert spec.deploy_rounds == 180 * 24
     assert (spec.traffic, spec.rounds, spec.guardrails) == (TrafficSpec(), RoundsSpec(), ())
     assert spec.learner == Thompson(contrast="auto")
     assert isinstance(spec.candidates, pasto.Candidates)
@@ -68,6 +69,7 @@ def test_everything_that_is_said_arrives() -> None:
             rounds={"every": "30m", "maturity": "2h", "accept_late": "2d"},
             learner={"name": "thompson", "draws": 16, "half_life": 48, "structure": "independent", "contrast": None},
             confidence="99%",
+            deploy_for="90d",
             expires_after="6h",
         )
     )
@@ -85,6 +87,7 @@ def test_everything_that_is_said_arrives() -> None:
     assert spec.rounds == RoundsSpec(1800.0, None, 7200.0, 172_800.0)
     assert spec.learner == Thompson(draws=16, half_life=48, structure="independent", floor=0.02)
     assert (spec.unit, spec.confidence, spec.expires_after) == ("session", 0.99, 21_600.0)
+    assert (spec.deploy_for, spec.deploy_rounds) == (90 * 86_400.0, 90 * 48)
 
 
 def test_columns_begin_with_the_objectives_in_its_order() -> None:
@@ -370,6 +373,7 @@ WRONG: list[tuple[Any, str, str]] = [
     (study(confidence=0.4), "confidence", "from 0.5 to below 1"),
     (study(confidence="100%"), "confidence", "from 0.5 to below 1"),
     (study(expires_after=0), "expires_after", "from 1s"),
+    (study(deploy_for="soon"), "deploy_for", "must be a duration from 1s"),
 ]
 
 

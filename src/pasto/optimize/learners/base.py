@@ -56,6 +56,47 @@ class ExplorationLimits:
         return self.max_share is not None or self.new_candidate_share is not None or bool(self.loss_budget)
 
 
+DEPLOY_ROUNDS = 180.0
+"""Rounds for which the blend is served after learning, if the study does not say: half a year of days."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrafficPlan:
+    """Traffic of further rounds, and the rounds for which the blend is served after them.
+
+    >>> import numpy as np
+    >>> plan = TrafficPlan(np.array([0.5, 0.5]), control_share=0.2)
+    >>> plan.whole_traffic(0).round(2).tolist(), plan.control_units(800.0)
+    ([0.6, 0.4], 200.0)
+    """
+
+    shares: FloatArray
+    """(candidates,): of the learner's units in the next round."""
+    control_share: float = 0.0
+    """Of all units, held on the baseline."""
+    explore_share: float = 1.0
+    """Of the other units, steered by the learner; the rest gets the baseline."""
+    deploy_rounds: float = DEPLOY_ROUNDS
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.explore_share <= 1.0:
+            raise OptionError(f"explore_share is a share of traffic above 0 and up to 1, got {self.explore_share!r}")
+        if not 1.0 <= self.deploy_rounds < float("inf"):
+            raise OptionError(f"deploy_rounds is a number of rounds of at least 1, got {self.deploy_rounds!r}")
+
+    def whole_traffic(self, baseline: int | None) -> FloatArray:
+        """Return the shares of all units in a round of learning."""
+        if baseline is None:
+            return self.shares
+        steered = (1.0 - self.control_share) * self.explore_share
+        held = np.asarray(np.arange(len(self.shares)) == baseline, dtype=float)
+        return np.asarray(steered * self.shares + (1.0 - steered) * held)
+
+    def control_units(self, units: float) -> float:
+        """Return the units of the control in a round with so many units of the learner."""
+        return units * self.control_share / ((1.0 - self.control_share) * self.explore_share)
+
+
 @dataclass(frozen=True, slots=True)
 class LearningProblem:
     """Problem of a learner: the objective, the candidates' names, and the baseline among them."""
@@ -71,6 +112,8 @@ class LearningProblem:
     """Limits of exploration."""
     history: CandidateHistory | None = None
     """Earlier results of the candidates; None without any."""
+    traffic: TrafficPlan | None = None
+    """Traffic of further rounds, for an outlook; None gives an answer without."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -173,7 +216,7 @@ def draw_blends(problem: LearningProblem, means: FloatArray, samples: FloatArray
     samples = clip_to_ranges(forms[0], samples)
     served = samples[:, :, active]
     if isinstance(forms[0].goal, LinearGoal):
-        answers = solve_batch(_stack_programs(forms, served))
+        answers = solve_batch(stack_programs(forms, served))
         active_shares, duals = answers.probabilities, answers.duals
     else:
         solutions = [solve_exact(form, truth) for form, truth in zip(forms, served, strict=True)]
@@ -219,7 +262,7 @@ def read_baseline_offsets(objective: Objective) -> FloatArray:
     return np.array([1.0 + rail.at / 100.0 if rail.relative else 0.0 for rail in objective.guardrails])
 
 
-def _stack_programs(forms: list[NormalForm], samples: FloatArray) -> Program:
+def stack_programs(forms: list[NormalForm], samples: FloatArray) -> Program:
     """Return the programs of many draws as one."""
     if all(form is forms[0] for form in forms):
         return Program.of(forms[0], samples)

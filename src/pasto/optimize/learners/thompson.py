@@ -30,8 +30,10 @@ from pasto.optimize.learners.base import (
     price_metrics,
     read_baseline_offsets,
 )
-from pasto.optimize.learners.certificate import build_outlook, certified_blend, certified_shares
+from pasto.optimize.learners.certificate import certified_blend, solve_certified
 from pasto.optimize.learners.exploration_limits import ShareBounds, cap_shares, limit_to_budget
+from pasto.optimize.learners.outlook import build_outlook
+from pasto.optimize.learners.value_of_information import RoundEvidence
 from pasto.records import Blend
 
 
@@ -239,10 +241,17 @@ class Thompson:
     def answer(self, problem: LearningProblem, state: ThompsonState) -> Blend:
         """Return the blend of the highest expected f that holds hard guardrails with confidence, and the outlook."""
         posterior = self.posterior(problem, state)
-        blend = certified_blend(problem, posterior, state.model.overdispersion())
-        return replace(
-            blend, outlook=build_outlook(problem, posterior, blend, state.before, np.random.default_rng(state.rounds))
+        solution = solve_certified(problem, posterior)
+        blend = certified_blend(problem, posterior, solution, state.model.overdispersion())
+        if problem.traffic is None:
+            return blend
+        evidence = RoundEvidence(state.noise, state.units, has_free_level=isinstance(state.model, ContrastModel))
+        measured = np.asarray(np.isfinite(state.model.points()[1]).all(axis=0), dtype=np.bool_)
+        rng = np.random.default_rng(state.rounds)
+        outlook = build_outlook(
+            problem, posterior, blend, solution, evidence, problem.traffic, measured, state.before, rng
         )
+        return replace(blend, outlook=outlook)
 
     def explained_by_history(self, state: ThompsonState) -> FloatArray:
         """Return the share of the candidates' differences that the history explains, (metrics,)."""
@@ -335,7 +344,11 @@ class Thompson:
         form = build_form(problem, posterior.mean, posterior.mean)
         bounds = ShareBounds(form, posterior, read_baseline_offsets(problem.objective), problem.baseline, limits)
         capped = cap_shares(np.where(unseen, 0.0, shares), most, fallback)
-        refuges = [fallback, bounds.safest_candidate() * problem.active, certified_shares(problem, posterior, form)]
+        refuges = [
+            fallback,
+            bounds.safest_candidate() * problem.active,
+            solve_certified(problem, posterior).probabilities,
+        ]
         limited = [cap_shares(refuge, most, fallback) for refuge in refuges if refuge.any()]
         return limit_to_budget(
             (1.0 - probe) * capped + fresh, [(1.0 - probe) * refuge + fresh for refuge in limited], bounds

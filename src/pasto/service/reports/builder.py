@@ -154,7 +154,8 @@ def _read_answer(snapshot: StudySnapshot) -> tuple[BlendRecord | None, str | Non
     if snapshot.study is None:
         return None, None
     try:
-        return with_joint_bound(describe_blend(snapshot.blend), snapshot.spec.objective.hard), None
+        blend = describe_blend(snapshot.blend, snapshot.spec.rounds.every)
+        return with_joint_bound(blend, snapshot.spec.objective.hard), None
     except NotFittedError:
         return None, "no round has been learned yet"
     except (PastoError, ArithmeticError) as error:

@@ -26,6 +26,8 @@ from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 from pasto.validation import ProblemList
 
 DAY_SECONDS = 86_400.0
+DEPLOY_SECONDS = 180.0 * DAY_SECONDS
+"""Time for which a blend is served after learning, if the study file does not say."""
 MAX_CONTRASTED_CANDIDATES = 500
 """Candidates up to which the default learner learns each round against its own control."""
 
@@ -81,6 +83,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
         rounds=rounds,
         learner=learner.learner,
         confidence=fields.get("confidence", 0.95),
+        deploy_for=fields.get("deploy_for", DEPLOY_SECONDS),
         expires_after=fields.get("expires_after", DAY_SECONDS),
         document={},
         source=source,
@@ -116,6 +119,7 @@ def _write_document(spec: StudySpec, candidates: dict[str, Any], learner: Learne
         "rounds": {key: value for key, value in asdict(spec.rounds).items() if value is not None},
         "learner": learner.document,
         "confidence": spec.confidence,
+        "deploy_for": spec.deploy_for,
         "expires_after": spec.expires_after,
     }
     if spec.source is not None:

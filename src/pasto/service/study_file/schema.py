@@ -424,6 +424,14 @@ FIELDS = FieldTable(
             "99%",
         ),
         Field(
+            "deploy_for",
+            duration_kind(low=MIN_ROUND_SECONDS),
+            "180d",
+            "Time for which the blend will be served after learning: the advice to stop weighs the gain of more rounds "
+            "over this time against their cost; if exposures end rounds, a round counts as an hour",
+            "30d",
+        ),
+        Field(
             "expires_after",
             duration_kind(low=1.0),
             "1d",

@@ -162,6 +162,8 @@ class StudySpec:
     rounds: RoundsSpec
     learner: Learner[Any]
     confidence: float
+    deploy_for: float
+    """Seconds for which the blend will be served after learning."""
     expires_after: float
     """Seconds after which a caller that gets nothing new goes back to the baseline."""
     document: dict[str, Any]
@@ -185,6 +187,11 @@ class StudySpec:
     def measured_columns(self) -> tuple[Column, ...]:
         """Columns that a round is measured in: `columns`, then the covariates."""
         return (*self.columns, *self.covariates)
+
+    @property
+    def deploy_rounds(self) -> float:
+        """Number of rounds for which the blend will be served after learning."""
+        return max(1.0, self.deploy_for / self.rounds.interval_seconds)
 
     @property
     def remembered_policies(self) -> int:
