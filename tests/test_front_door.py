@@ -25,6 +25,7 @@ PUBLIC = [
     "Space",
     "Study",
     "grid",
+    "history_from_log",
     "maximize",
     "minimize",
     "plan_study",

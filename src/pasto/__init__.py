@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pasto.planning import plan_study
     from pasto.records import Assignment, Blend, Observation
     from pasto.space import Candidates, Choice, Integer, Real, Space, grid, sobol
-    from pasto.study import Study
+    from pasto.study import Study, history_from_log
 
 _MODULES = {
     "Assignment": "pasto.records",
@@ -28,6 +28,7 @@ _MODULES = {
     "Space": "pasto.space",
     "Study": "pasto.study",
     "grid": "pasto.space",
+    "history_from_log": "pasto.study",
     "maximize": "pasto.objective",
     "minimize": "pasto.objective",
     "plan_study": "pasto.planning",
@@ -50,6 +51,7 @@ __all__ = [
     "Space",
     "Study",
     "grid",
+    "history_from_log",
     "maximize",
     "minimize",
     "plan_study",

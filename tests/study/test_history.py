@@ -167,7 +167,7 @@ def test_covariances_of_means_are_read() -> None:
     ("rows", "message"),
     [
         ({"candidate": [], "watch": []}, "needs at least one row"),
-        ("past.csv", "must be a data frame, a list of rows"),
+        ("past.csv", "the history must be a data frame, a list of rows"),
         ([{"like": 0, "share": 0, "reads": 1.0}], "none of the metrics watch, likes; its columns are 'like', 'share'"),
         ([{"watch": 1.0}], "does not name its candidates; add a column 'candidate', or like, share"),
         ([{"like": 0, "watch": 1.0}], "lacks the parameter 'share'"),

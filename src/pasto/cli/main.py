@@ -11,6 +11,7 @@ import click
 from pasto import __version__
 from pasto.cli.demo import demo
 from pasto.cli.environment import missing_extra
+from pasto.cli.history import history
 from pasto.cli.key import key
 from pasto.cli.output import echo
 from pasto.cli.plan import plan
@@ -110,5 +111,5 @@ def main() -> None:
     """
 
 
-for command in (solve, simulate, demo, serve, study, round_, report, plan, key, store):
+for command in (solve, simulate, demo, serve, study, round_, report, plan, history, key, store):
     main.add_command(command)

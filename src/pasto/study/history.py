@@ -70,7 +70,7 @@ class History:
         if isinstance(given, History):
             _check_metrics(given.metrics, metrics)
             return given
-        return _HistoryReader(_read_any(given), tuple(metrics), tuple(parameters)).read()
+        return _HistoryReader(read_any_table(given, "history"), tuple(metrics), tuple(parameters)).read()
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the table as a list of rows with named columns, as `read` takes it."""
@@ -96,19 +96,19 @@ class History:
         return columns
 
 
-def _read_any(given: Any) -> DataTable:
-    """Return any kind of table as columns."""
+def read_any_table(given: Any, what: str) -> DataTable:
+    """Return a data frame, a list of rows or a mapping of columns as a table; `what` names it in errors."""
     table = read_table(given, HistoryError) or read_rows(given, HistoryError)
     if table is None and isinstance(given, Mapping):
         table = read_columns(given, HistoryError)
     if table is None:
         raise HistoryError(
-            "history= must be a data frame, a list of rows such as {'candidate': 'a', 'x': 1.2, 'x_se': 0.1}, or a "
-            f"mapping of columns, got {type(given).__name__}"
+            f"the {what} must be a data frame, a list of rows such as {{'candidate': 'a', 'x': 1.2}}, or a mapping of "
+            f"columns, got {type(given).__name__}"
         )
     lengths = {len(values) if hasattr(values, "__len__") else -1 for values in table.columns.values()}
     if len(lengths) != 1 or lengths <= {-1, 0}:
-        raise HistoryError("the history needs at least one row, and columns of the same length")
+        raise HistoryError(f"the {what} needs at least one row, and columns of the same length")
     return table
 
 
