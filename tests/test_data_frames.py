@@ -274,12 +274,12 @@ def test_rows_by_name_are_solved() -> None:
 def test_columns_by_name_are_told() -> None:
     frame = {"likes": [1.0, 2.0], "watch_time": [10.0, 20.0]}
     objective = pasto.maximize("watch_time").keep("likes", at_least=0)
-    told = []
+    messages = []
     for given in (frame, pd.DataFrame(frame), {name: np.array(values) for name, values in frame.items()}):
         study = pasto.Study(pasto.grid(a=[0, 1]), objective, seed=1)
         study.tell(study.ask(parallel=2), given, standard_errors={"watch_time": [0.1, 0.2], "likes": [0.3, 0.4]})
-        told.append(study.state())
-    assert told[0] == told[1] == told[2]
+        messages.append(study.state())
+    assert messages[0] == messages[1] == messages[2]
     study = pasto.Study(pasto.grid(a=[0, 1]), objective, seed=1)
     asked = study.ask(parallel=2)
     for wrong, says in (

@@ -30,35 +30,35 @@ def test_every_example_is_tested_short_and_says_what_it_shows() -> None:
 
 
 def test_two_arms(capsys: pytest.CaptureFixture[str]) -> None:
-    told = output("two_arms.py", capsys)
-    assert "50.0% bold + 50.0% careful: f(x) = 1 (x = 1, y = 0)" in told
-    assert "mixing is worth 1; a unit of y is worth 0.5 x" in told
-    assert "f(x) = 1.0125" in told
+    printed = output("two_arms.py", capsys)
+    assert "50.0% bold + 50.0% careful: f(x) = 1 (x = 1, y = 0)" in printed
+    assert "mixing is worth 1; a unit of y is worth 0.5 x" in printed
+    assert "f(x) = 1.0125" in printed
 
 
 def test_learn_blend(capsys: pytest.CaptureFixture[str]) -> None:
-    told = output("learn_blend.py", capsys)
-    assert "restored after 20 rounds" in told
-    assert "certified at 95%: True" in told
-    assert "keep learning" in told
-    likes, shares = numbers(told.splitlines()[-2])
+    printed = output("learn_blend.py", capsys)
+    assert "restored after 20 rounds" in printed
+    assert "certified at 95%: True" in printed
+    assert "keep learning" in printed
+    likes, shares = numbers(printed.splitlines()[-2])
     assert likes >= 6
     assert shares >= 4
-    learned, single, best = numbers(told.splitlines()[-1])
+    learned, single, best = numbers(printed.splitlines()[-1])
     assert single < learned <= best
 
 
 def test_quotas(capsys: pytest.CaptureFixture[str]) -> None:
-    told = output("quotas.py", capsys)
-    assert "165 ways to fill the page" in told
-    assert "exposure = 3, load = 35" in told
-    assert float(re.findall(r"mixing is worth ([\d.]+)", told)[0]) > 1
+    printed = output("quotas.py", capsys)
+    assert "165 ways to fill the page" in printed
+    assert "exposure = 3, load = 35" in printed
+    assert float(re.findall(r"mixing is worth ([\d.]+)", printed)[0]) > 1
 
 
 def test_two_phase_ranker(capsys: pytest.CaptureFixture[str]) -> None:
-    told = output("two_phase_ranker.py", capsys)
-    assert "holds: likes 95" in told
-    blend, single = (numbers(line) for line in told.splitlines()[-2:])
+    printed = output("two_phase_ranker.py", capsys)
+    assert "holds: likes 95" in printed
+    blend, single = (numbers(line) for line in printed.splitlines()[-2:])
     clicks, likes, new_views, complaints = blend
     assert clicks > single[0] + 0.1
     assert likes > 0.65  # the guardrails hold on new traffic, to within its noise

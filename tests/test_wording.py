@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("src/pasto", "clients/python/pasto_sdk", "research/pasto_research")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 WORDS = (
@@ -24,7 +25,7 @@ WORD = re.compile(rf"(?<![\w.`/])(?:{WORDS})(?![\w(`])", re.IGNORECASE)
 ASK_TELL = re.compile(r"ask(?:\(\))?(?:/| and |, )tell|ask-and-tell|`tell|tell\(", re.IGNORECASE)
 QUESTION = re.compile(r"(?:What|How|Whether|Where|Who|When|Which|Why)\b")
 ARTICLE = re.compile(r"(?:The|A|An|This|That|Its|Whose)\b")
-NAMES = frozenset({"told", "said", "believed", "anew", "kept", "shown", "seen", "whole", "stands", "deeds"})
+NAMES = frozenset({"told", "said", "believed", "anew", "kept", "shown", "seen", "whole", "stands", "deed", "deeds"})
 """Identifiers that say nothing about what they hold."""
 STORED_NAMES = frozenset({("src/pasto/report/records.py", "seen"), ("src/pasto/report/sections.py", "seen")})
 """Names of fields in stored JSON, by file: stores of earlier versions have them."""
@@ -115,6 +116,17 @@ def name_problems(path: Path) -> list[str]:
     return found
 
 
+def given_name_problems(path: Path) -> list[str]:
+    """Return names that a test gives to values, parameters and functions, and that say nothing about them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    given = [
+        *((node.lineno, node.id) for node in ast.walk(tree) if isinstance(node, ast.Name)),
+        *((node.lineno, node.arg) for node in ast.walk(tree) if isinstance(node, ast.arg)),
+        *((node.lineno, node.name) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)),
+    ]
+    return [f"{path.relative_to(ROOT)}:{line}: {name!r}" for line, name in given if name in NAMES]
+
+
 def blank_code(page: str) -> str:
     """Replace code and link targets of a page by spaces; lines keep their numbers."""
     for code in (CODE_BLOCK, PYTHON_EXAMPLE, CODE_SPAN, LINK_TARGET):
@@ -141,6 +153,11 @@ def test_code_is_written_for_a_stranger(check: object) -> None:
     assert not problems, "\n".join(problems)
 
 
+def test_names_in_tests_say_what_they_hold() -> None:
+    problems = [problem for path in TESTS for problem in given_name_problems(path)]
+    assert not problems, "\n".join(problems)
+
+
 def test_pages_are_written_for_a_stranger() -> None:
     problems = [problem for path in PAGES for problem in page_problems(path)]
     assert not problems, "\n".join(problems)
@@ -155,6 +172,7 @@ def test_the_checks_find_what_they_look_for(tmp_path: Path, monkeypatch: pytest.
     assert len(word_problems(path)) == 1
     assert len(docstring_problems(path)) == 2
     assert len(name_problems(path)) == 3
+    assert [problem.rpartition(" ")[2] for problem in given_name_problems(path)] == ["'told'", "'told'"]
     page = tmp_path / "page.md"
     page.write_text(
         "Nobody is told.\n\n```text\ntold\n```\n\n`told` and ask and tell, then [a page](books.md)\n\nsaid\n"
@@ -169,11 +187,11 @@ def test_the_checks_find_what_they_look_for(tmp_path: Path, monkeypatch: pytest.
 if __name__ == "__main__":
     import sys
 
-    for wanted in FILES:
-        if wanted.relative_to(ROOT).as_posix().startswith(tuple(sys.argv[1:]) or ("",)):
-            for problem in [*word_problems(wanted), *docstring_problems(wanted), *name_problems(wanted)]:
+    for path in FILES:
+        if path.relative_to(ROOT).as_posix().startswith(tuple(sys.argv[1:]) or ("",)):
+            for problem in [*word_problems(path), *docstring_problems(path), *name_problems(path)]:
                 sys.stdout.write(problem + "\n")
-    for wanted in PAGES:
-        if wanted.relative_to(ROOT).as_posix().startswith(tuple(sys.argv[1:]) or ("",)):
-            for problem in page_problems(wanted):
+    for path in PAGES:
+        if path.relative_to(ROOT).as_posix().startswith(tuple(sys.argv[1:]) or ("",)):
+            for problem in page_problems(path):
                 sys.stdout.write(problem + "\n")

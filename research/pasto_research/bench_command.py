@@ -53,11 +53,13 @@ def bench(name: str, quick: bool, out: str | None, as_json: bool) -> None:
     from pasto_research.bench import BENCHMARKS, run, write
 
     if name == "list":
-        entries = [{"name": one.name, "summary": one.summary} for one in BENCHMARKS.values()]
+        entries = [{"name": benchmark.name, "summary": benchmark.summary} for benchmark in BENCHMARKS.values()]
         if as_json:
             print_json(entries)
         else:
-            print_table(console(), ["name", "measures"], [list(one.values()) for one in entries], text={0, 1})
+            print_table(
+                console(), ["name", "measures"], [list(benchmark.values()) for benchmark in entries], text={0, 1}
+            )
         return
     reports = []
     for each in BENCHMARKS if name == "all" else [name]:

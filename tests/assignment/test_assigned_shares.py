@@ -25,8 +25,8 @@ CONFIRMING = [("control", 0, 0.25), ("best_single", 3, 0.25), ("blend", 1, 0.2),
 
 def fit(policy: PublishedPolicy, count: int) -> float:
     """The probability of a worse fit of the counts to the propensities, were these true."""
-    seen = Counter((cell.arm, cell.candidate) for cell in policy.draw_many(f"unit-{n}" for n in range(count)))
-    counts = [seen[cell.arm, cell.candidate] for cell in policy.cells]
+    counts_by_cell = Counter((cell.arm, cell.candidate) for cell in policy.draw_many(f"unit-{n}" for n in range(count)))
+    counts = [counts_by_cell[cell.arm, cell.candidate] for cell in policy.cells]
     assert sum(counts) == count
     return float(stats.chisquare(counts, [count * cell.propensity for cell in policy.cells]).pvalue)
 
@@ -86,7 +86,7 @@ def test_a_sticky_unit_and_its_arm_are_independent_of_its_candidate(made: Make) 
 Change = Callable[[np.random.Generator, FloatArray], FloatArray]
 
 
-def anew(rng: np.random.Generator, shares: FloatArray) -> FloatArray:
+def draw_shares(rng: np.random.Generator, shares: FloatArray) -> FloatArray:
     return rng.dirichlet(np.ones(len(shares)))
 
 
@@ -114,7 +114,7 @@ def churn(made: Make, change: Change, changes: int, count: int) -> tuple[float, 
     return float(np.mean(ratios["sticky"])), float(np.mean(ratios["shuffled"]))
 
 
-@pytest.mark.parametrize("change", [anew, nearby])
+@pytest.mark.parametrize("change", [draw_shares, nearby])
 def test_few_sticky_units_move(made: Make, change: Change) -> None:
     sticky, line = churn(made, change, changes=15, count=1500)
     assert sticky <= 1.4
@@ -122,7 +122,7 @@ def test_few_sticky_units_move(made: Make, change: Change) -> None:
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("change", [anew, nearby])
+@pytest.mark.parametrize("change", [draw_shares, nearby])
 def test_few_sticky_units_move_over_many_changes(made: Make, change: Change) -> None:
     assert churn(made, change, changes=100, count=4000)[0] <= 1.4
 

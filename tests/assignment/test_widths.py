@@ -84,7 +84,7 @@ def test_only_candidates_that_are_served_and_the_baseline_are_written(made: Make
 
 
 @pytest.mark.parametrize(
-    ("shares", "said"),
+    ("shares", "message"),
     [
         ([], "sum to one"),
         ([("learner", 0, 0.0)], "sum to one"),
@@ -102,13 +102,13 @@ def test_only_candidates_that_are_served_and_the_baseline_are_written(made: Make
         ([("treatment", 0, 1.0)], "'treatment'; the arms are control, learner"),
     ],
 )
-def test_shares_that_do_not_add_up_are_refused(made: Make, shares: Any, said: str) -> None:
-    with pytest.raises(PolicyError, match=said):
+def test_shares_that_do_not_add_up_are_refused(made: Make, shares: Any, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
         made(shares, candidates={0: ("a", {}), 1: ("b", {})})
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"baseline": 7}, "baseline is 7"),
         ({"version": -1}, "version"),
@@ -125,8 +125,8 @@ def test_shares_that_do_not_add_up_are_refused(made: Make, shares: Any, said: st
         ({"candidates": {0: ("a", {"w": object()}), 1: ("b", {})}}, "JSON"),
     ],
 )
-def test_whatever_makes_no_document_is_refused(made: Make, change: dict[str, Any], said: str) -> None:
-    with pytest.raises(PolicyError, match=said):
+def test_whatever_makes_no_document_is_refused(made: Make, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
         made([("learner", 0, 0.5), ("learner", 1, 0.5)], **change)
 
 

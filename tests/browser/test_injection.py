@@ -137,8 +137,8 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visi
             )
             fields = {"surface": texts[number % len(texts)]}
             events.append({"type": "metric", "id": f"w{at}", "name": "watch", "fields": fields, **drawn})
-        told = client.post("/v1/studies/hostile/events", json=events).json()
-        assert told["rejected"] == []
+        response = client.post("/v1/studies/hostile/events", json=events).json()
+        assert response["rejected"] == []
         client.post("/v1/studies/hostile/rounds/close", json={"reason": texts[round]}).raise_for_status()
     keys = []
     for text in [text for text in texts if len(text) <= 100]:

@@ -30,7 +30,7 @@ def _world() -> Any:
 world = _world()
 
 
-def deed(watched: Any, label: str, reason: str) -> None:
+def submit_action(watched: Any, label: str, reason: str) -> None:
     """Open a button's form, say why, and send it."""
     form = watched.page.locator("details.study-action", has=watched.page.locator("summary", has_text=label)).first
     form.locator("summary").click()
@@ -57,7 +57,7 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
     desk.page.get_by_role("button", name="Create the study").click()
     desk.page.get_by_role("heading", name="A draft").wait_for()
     desk.shoot("3-draft")
-    deed(desk, "Start", "all is checked")
+    submit_action(desk, "Start", "all is checked")
     desk.page.locator(".state.learning").wait_for()
     desk.settled()
     desk.shoot("4-started")
@@ -86,12 +86,12 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
         each.shoot("6-list")
         each.check()
     desk.go("/studies/feed")
-    deed(desk, "Confirm", "good enough to confirm")
+    submit_action(desk, "Confirm", "good enough to confirm")
     desk.page.locator(".state.confirming").wait_for()
     world.send(site.client, 600)
     desk.settled()
     desk.shoot("7-confirming")
-    deed(desk, "Deploy unconfirmed", "enough for this test")
+    submit_action(desk, "Deploy unconfirmed", "enough for this test")
     desk.page.locator(".state.deployed").wait_for()
     for each in (desk, phone):
         each.go("/studies/feed")

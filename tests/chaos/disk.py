@@ -85,8 +85,8 @@ def _use_full_service(outcome: Outcome, node: ServiceProcess, sender: _Sender, p
 def _verify_safety(outcome: Outcome, node: ServiceProcess, revoked: str) -> None:
     """Look whether the pause and the revocation hold while the disk is still full."""
     with node.client() as client:
-        shown = client.get(f"/v1/studies/{STUDY}")
-        is_paused = shown.status_code == 200 and shown.json()["state"] == "paused"
+        response = client.get(f"/v1/studies/{STUDY}")
+        is_paused = response.status_code == 200 and response.json()["state"] == "paused"
         outcome.require(is_paused, "a study that was paused on a full disk is not paused")
         answer = client.get("/v1/studies", headers={"authorization": f"Bearer {revoked}"})
         outcome.require(answer.status_code == 401, f"a key revoked on a full disk is answered {answer.status_code}")

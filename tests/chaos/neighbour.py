@@ -66,8 +66,8 @@ class Neighbour:
     def report(self) -> Latencies:
         """End it, and return what it measured."""
         text, _ = self._process.communicate(timeout=3 * TIMEOUT_SECONDS)
-        told = json.loads(text)
-        return Latencies(tuple(sorted(told["seconds"])), told["failed"], told["statuses"])
+        figures = json.loads(text)
+        return Latencies(tuple(sorted(figures["seconds"])), figures["failed"], figures["statuses"])
 
 
 def measure_quiet(url: str, kind: str = ASSIGN, seconds: float = 2.0, key: str = "") -> Latencies:

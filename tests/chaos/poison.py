@@ -85,10 +85,10 @@ def take_ids(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
             for first in range(0, len(events), LISTED_REASONS):  # an answer lists the reasons of so many events
                 answer = client.post(f"/v1/studies/{STUDY}/events", json=events[first : first + LISTED_REASONS])
                 outcome.count_status(answer.status_code)
-                told = answer.json()
-                outcome.acknowledged += int(told["accepted"])
-                outcome.lost += int(told["duplicates"])
-                conflicts |= {item["id"] for item in told["rejected"] if "conflict" in item["reason"].lower()}
+                response = answer.json()
+                outcome.acknowledged += int(response["accepted"])
+                outcome.lost += int(response["duplicates"])
+                conflicts |= {item["id"] for item in response["rejected"] if "conflict" in item["reason"].lower()}
             missing = {event["id"] for event in taken} - conflicts
             outcome.require(not missing, f"{len(missing)} events with a taken id came back without a conflict")
             again = client.post(f"/v1/studies/{STUDY}/events", json=events[1::2]).json()

@@ -47,12 +47,12 @@ def test_a_long_study_is_read_by_a_few_rounds_and_each_once(learned: Service, mo
 
 
 def test_the_series_of_a_study(learned: Service) -> None:
-    told = build_series(RoundSamples(learned.store), learned.policy_cache.snapshot("feed"))
-    assert (told["first"], told["last"], told["stride"]) == (1, 4, 1)
-    assert told["policy"]["versions"] == [1, 2, 3, 4]
-    sums = [sum(parts) for parts in zip(*told["policy"]["shares"], strict=True)]
+    series = build_series(RoundSamples(learned.store), learned.policy_cache.snapshot("feed"))
+    assert (series["first"], series["last"], series["stride"]) == (1, 4, 1)
+    assert series["policy"]["versions"] == [1, 2, 3, 4]
+    sums = [sum(parts) for parts in zip(*series["policy"]["shares"], strict=True)]
     assert sums == pytest.approx([1.0] * 4)
-    goal, rail = told["metrics"]
+    goal, rail = series["metrics"]
     assert (goal["name"], goal["role"], rail["name"], rail["role"]) == ("watch", "goal", "likes", "guardrail")
     assert (rail["at"], rail["floor"], rail["side"]) == (-20.0, -90.0, "at_least")
     assert rail["judged"] == "against the control"
@@ -64,17 +64,17 @@ def test_the_series_of_a_study(learned: Service) -> None:
 
 
 def test_a_range_of_rounds_alone(learned: Service) -> None:
-    told = build_series(RoundSamples(learned.store), learned.policy_cache.snapshot("feed"), 2, 3)
-    assert told["policy"]["versions"] == [2, 3]
-    assert told["metrics"][0]["rounds"] == [2, 3]
+    series = build_series(RoundSamples(learned.store), learned.policy_cache.snapshot("feed"), 2, 3)
+    assert series["policy"]["versions"] == [2, 3]
+    assert series["metrics"][0]["rounds"] == [2, 3]
 
 
 def test_a_hundred_candidates_are_a_few_leaders_and_the_rest() -> None:
     shares = tuple((f"c{k}", (100 - k) / 5050) for k in range(40))
     others = sum((100 - k) / 5050 for k in range(40, 100))
-    told = build_policy_series([PolicySample(version, "learning", shares, others, 100) for version in (1, 2)])
-    assert told["names"] == [f"c{k}" for k in range(MAX_LEADERS)]
-    assert told["others"]["name"] == "93 others"
+    series = build_policy_series([PolicySample(version, "learning", shares, others, 100) for version in (1, 2)])
+    assert series["names"] == [f"c{k}" for k in range(MAX_LEADERS)]
+    assert series["others"]["name"] == "93 others"
     for at in (0, 1):
-        whole = sum(line[at] for line in told["shares"]) + told["others"]["shares"][at]
-        assert whole == pytest.approx(1.0)
+        total = sum(line[at] for line in series["shares"]) + series["others"]["shares"][at]
+        assert total == pytest.approx(1.0)

@@ -186,10 +186,10 @@ def test_a_draft_is_edited_by_a_form(browser: Any, service: Service) -> None:
         (text.replace("maximize", "maximise"), 422, "did you mean &#39;maximize&#39;?"),
         (text.replace("name: feed", "name: food"), 400, "a draft keeps its name"),
     ):
-        told = browser.post("/studies/feed/edit", {"token": token, "text": wrong})
-        assert told.status_code == status
-        assert says in told.text
-        assert 'action="/studies/feed/edit"' in told.text
+        response = browser.post("/studies/feed/edit", {"token": token, "text": wrong})
+        assert response.status_code == status
+        assert says in response.text
+        assert 'action="/studies/feed/edit"' in response.text
     service.change("feed", "start", who="ann")
     assert browser.get("/studies/feed/edit").status_code == 409
     assert "/edit" not in browser.get("/studies/feed").text
@@ -281,26 +281,26 @@ def test_a_certificate_that_was_not_measured_is_a_warning(
     browser: Any, learned: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = learned.report
-    said = "The certificate of likes and its measured lift disagree"
+    sentence = "The certificate of likes and its measured lift disagree"
     interval = MeasuredInterval(-0.3, -0.4, -0.25)
     contradiction = ContradictionReport(
-        "likes", "likes", "learning", "at_least", "-20%", 0.97, interval, relative=True, text=said
+        "likes", "likes", "learning", "at_least", "-20%", 0.97, interval, relative=True, text=sentence
     )
-    assert said not in browser.get("/studies/feed/answer").text
+    assert sentence not in browser.get("/studies/feed/answer").text
     monkeypatch.setattr(learned, "report", lambda name: replace(report(name), contradictions=(contradiction,)))
-    assert f'<p class="notice warning" role="alert">{said}</p>' in browser.get("/studies/feed/answer").text
+    assert f'<p class="notice warning" role="alert">{sentence}</p>' in browser.get("/studies/feed/answer").text
 
 
 def test_no_certificate_is_shown_after_the_breaker_tripped(
     browser: Any, learned: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = "The guardrail monitor stopped the study"
-    assert told not in browser.get("/studies/feed/answer").text
+    sentence = "The guardrail monitor stopped the study"
+    assert sentence not in browser.get("/studies/feed/answer").text
     show = learned.show
     tripped = {"verdicts": [], "tripped": {"round": 3, "at": 0.0, "reason": "breaker: likes"}}
     monkeypatch.setattr(learned, "show", lambda name: {**show(name), "guardrail_monitor": tripped})
     text = browser.get("/studies/feed/answer").text
-    assert told in text
+    assert sentence in text
     assert "ertified" not in text
 
 

@@ -50,9 +50,9 @@ def test_a_key_opens_a_session_that_no_script_can_read(
     assert "SameSite=Strict" in cookie
     assert "Secure" not in cookie
     assert text not in cookie
-    shown = browser.get("/studies/feed")
-    assert shown.status_code == 200
-    assert text not in shown.text
+    study_page = browser.get("/studies/feed")
+    assert study_page.status_code == 200
+    assert text not in study_page.text
     form = {"token": browser.token("/studies/feed"), "action": "pause", "reason": "lunch"}
     assert browser.post("/studies/feed/change", form).status_code == 303
     assert learned.audit("feed")[-1]["who"].startswith("ann (")

@@ -10,47 +10,47 @@ from pasto.service.reports.tradeoff import PosteriorMeans, chart_tradeoff
 from pasto.service.service import Service
 
 
-def believed(**given: Any) -> PosteriorMeans:
+def posterior_means(**given: Any) -> PosteriorMeans:
     objective = pasto.maximize("x").keep(given.pop("metric", "y"), at_least=given.pop("at_least", 0.0))
     means = np.array(given.pop("means", [[2.0, 0.0, 1.0], [-2.0, 2.0, -3.0]]))
     return PosteriorMeans(("a", "b", "c"), means, given.pop("baseline", None), objective, given.pop("current", {}))
 
 
 def test_the_blend_and_the_curve_are_the_solver_s() -> None:
-    told = chart_tradeoff(believed(), {})
-    assert told["blend"]["probabilities"] == {"a": 0.5, "b": 0.5}
-    assert (told["blend"]["x"], told["blend"]["y"]) == ([0.0], 1.0)
-    assert [point["name"] for point in told["singles"]] == ["a", "b", "c"]
-    assert [point["role"] for point in told["singles"]] == ["", "best_single", ""]
-    for point in told["curve"]:  # the best of a and b at each level of y, until a alone is best
+    chart = chart_tradeoff(posterior_means(), {})
+    assert chart["blend"]["probabilities"] == {"a": 0.5, "b": 0.5}
+    assert (chart["blend"]["x"], chart["blend"]["y"]) == ([0.0], 1.0)
+    assert [point["name"] for point in chart["singles"]] == ["a", "b", "c"]
+    assert [point["role"] for point in chart["singles"]] == ["", "best_single", ""]
+    for point in chart["curve"]:  # the best of a and b at each level of y, until a alone is best
         assert point["y"] == pytest.approx(min(2.0, 1.0 - point["x"] / 2.0), abs=1e-6)
 
 
 def test_another_limit_is_another_blend() -> None:
-    told = chart_tradeoff(believed(), {0: 1.0})
-    assert told["blend"]["probabilities"]["b"] == pytest.approx(0.75)
-    assert (told["rails"][0]["at"], told["rails"][0]["stated"]) == (1.0, 0.0)
-    assert not chart_tradeoff(believed(), {0: 5.0})["blend"]["feasible"]
+    chart = chart_tradeoff(posterior_means(), {0: 1.0})
+    assert chart["blend"]["probabilities"]["b"] == pytest.approx(0.75)
+    assert (chart["rails"][0]["at"], chart["rails"][0]["stated"]) == (1.0, 0.0)
+    assert not chart_tradeoff(posterior_means(), {0: 5.0})["blend"]["feasible"]
 
 
 def test_percentages_are_over_the_baseline_and_ratios_of_blends_are_ratios() -> None:
     rate = pasto.ratio("likes", "views", "rate")
     means = [[10.0, 12.0, 8.0], [2.0, 1.0, 9.0], [4.0, 4.0, 10.0]]
     current = {"b": 0.5, "c": 0.5}
-    told = chart_tradeoff(believed(metric=rate, at_least="-10%", means=means, baseline=0, current=current), {})
-    assert told["goal"]["unit"] == "%"
-    assert [point["y"] for point in told["singles"]] == pytest.approx([0.0, 20.0, -20.0])
-    assert [point["x"] for point in told["singles"]] == pytest.approx([0.0, -50.0, 80.0])
-    assert told["current"]["x"] == pytest.approx([100.0 * ((10.0 / 14.0) / 0.5 - 1.0)])
-    assert told["current"]["y"] == pytest.approx(0.0)
+    chart = chart_tradeoff(posterior_means(metric=rate, at_least="-10%", means=means, baseline=0, current=current), {})
+    assert chart["goal"]["unit"] == "%"
+    assert [point["y"] for point in chart["singles"]] == pytest.approx([0.0, 20.0, -20.0])
+    assert [point["x"] for point in chart["singles"]] == pytest.approx([0.0, -50.0, 80.0])
+    assert chart["current"]["x"] == pytest.approx([100.0 * ((10.0 / 14.0) / 0.5 - 1.0)])
+    assert chart["current"]["y"] == pytest.approx(0.0)
 
 
 def test_over_the_pages(browser: Any, learned: Service) -> None:
-    told = browser.get("/studies/feed/tradeoff").json()["tradeoff"]
-    assert told["candidates"] == 4
-    assert told["current"] is not None
+    chart = browser.get("/studies/feed/tradeoff").json()["tradeoff"]
+    assert chart["candidates"] == 4
+    assert chart["current"] is not None
     loose = browser.get("/studies/feed/tradeoff?at0=-80").json()["tradeoff"]
-    assert loose["blend"]["y"] >= told["blend"]["y"]
+    assert loose["blend"]["y"] >= chart["blend"]["y"]
     for bad in ("at0=nan", "at0=1e999", "at64=1", "at0=x", "across=99", "other=1", "at0=1&at0=2"):
         assert browser.get(f"/studies/feed/tradeoff?{bad}").status_code == 400
     learned.create({**learned.show("feed")["document"], "name": "fresh"}, who="ann")

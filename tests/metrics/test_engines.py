@@ -331,21 +331,21 @@ def timed_exact(events: Sequence[Event], columns: Sequence[Column], after: int, 
     """The same as `exact`, column by column, of the events that lie in the column's span."""
     numbered = list(enumerate(events, start=1))
     exposures = [event for place, event in numbered if place > after and event.name is None]
-    seen: dict[str, float] = {}
+    first_times: dict[str, float] = {}
     for event in exposures:
-        seen[event.unit] = min(event.at, seen.get(event.unit, event.at))
-    rows: dict[str, list[float]] = {unit: [] for unit in seen}
+        first_times[event.unit] = min(event.at, first_times.get(event.unit, event.at))
+    rows: dict[str, list[float]] = {unit: [] for unit in first_times}
     for column in columns:
         picked = list(exposures)
         for place, event in numbered:
-            if event.name is None or event.unit not in seen:
+            if event.name is None or event.unit not in first_times:
                 continue
             if column.lookback is not None:
                 if past.after < place <= past.until and event.at >= past.at - column.lookback:
                     picked.append(event)
-            elif place > after and (column.window is None or event.at <= seen[event.unit] + column.window):
+            elif place > after and (column.window is None or event.at <= first_times[event.unit] + column.window):
                 picked.append(event)
-        for unit in seen:
+        for unit in first_times:
             own = [event for event in picked if event.unit == unit]
             rows[unit].append(exact(own, [column])[0].mean[0])
     cells: dict[int, list[list[float]]] = {}
@@ -388,8 +388,8 @@ def exact(events: Sequence[Event], columns: Sequence[Column]) -> list[Moments]:
             [float(sum((row[i] - mean[i]) * (row[j] - mean[j]) for row in values)) for j in range(len(mean))]
             for i in range(len(mean))
         ]
-        shown = tuple(map(tuple, cross))
-        found.append(Moments(arm, candidate, len(values), tuple(map(float, mean)), shown, (0,) * len(mean)))
+        products = tuple(map(tuple, cross))
+        found.append(Moments(arm, candidate, len(values), tuple(map(float, mean)), products, (0,) * len(mean)))
     return found
 
 

@@ -37,8 +37,8 @@ def liked(unit: str, number: int) -> EventRow:
 
 def by_sender(store: Store, *, together: bool = False) -> dict[Sender, tuple[Moments, ...]]:
     with store.read_transaction() as connection:
-        whole = measure(connection, store.dialect, **SPAN, columns=LIKES)
-        return measure_by_sender(connection, store.dialect, **SPAN, columns=LIKES, moments=whole if together else ())
+        moments = measure(connection, store.dialect, **SPAN, columns=LIKES)
+        return measure_by_sender(connection, store.dialect, **SPAN, columns=LIKES, moments=moments if together else ())
 
 
 def test_units_belong_to_the_sender_of_their_exposure(store: Store) -> None:

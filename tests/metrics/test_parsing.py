@@ -159,16 +159,16 @@ WRONG: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("document", "path", "says"), WRONG, ids=[str(place) for place in range(len(WRONG))])
 def test_what_is_wrong_is_told_with_its_place(document: Any, path: str, says: str) -> None:
-    with pytest.raises(StudyFileError) as told:
+    with pytest.raises(StudyFileError) as caught:
         parse_metrics(document)
-    assert list(told.value.problems) == [path]
-    assert says in told.value.problems[path]
+    assert list(caught.value.problems) == [path]
+    assert says in caught.value.problems[path]
 
 
 def test_everything_wrong_is_told_at_once() -> None:
-    with pytest.raises(StudyFileError) as told:
+    with pytest.raises(StudyFileError) as caught:
         parse_metrics({"a": {"event": 1, "cap": -1}, "b": {"evnt": "x"}, "c": {"event": "fine"}})
-    assert set(told.value.problems) == {"metrics.a.event", "metrics.a.cap", "metrics.b.evnt", "metrics.b.event"}
+    assert set(caught.value.problems) == {"metrics.a.event", "metrics.a.cap", "metrics.b.evnt", "metrics.b.event"}
 
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)

@@ -67,33 +67,33 @@ Row = tuple[Any, ...]
 def rows(policy: PublishedPolicy, *, liars: bool = True) -> tuple[list[Row], list[Row]]:
     """Exposures at even moments and deeds later, of this policy and of the next; some exposures claim too much."""
     rng = random.Random(11)
-    seen: list[Row] = []
-    deeds: list[Row] = []
+    exposures: list[Row] = []
+    logged_events: list[Row] = []
     for place in range(300):
         unit = f"ünit {place}"
         drawn = policy.draw(unit).name
         began = rng.randrange(0, 1000, 2)
         later = began + 100
-        seen += [(unit, 7, drawn, began)] * rng.choice((1, 1, 2)) + [(unit, 8, "plain", later)]
+        exposures += [(unit, 7, drawn, began)] * rng.choice((1, 1, 2)) + [(unit, 8, "plain", later)]
         if liars and place % 10 == 0:
-            seen.append((f"liar {place}", 7, "no candidate", 2))
-            deeds.append((f"liar {place}", "like", 7, 3, None, None, None))
+            exposures.append((f"liar {place}", 7, "no candidate", 2))
+            logged_events.append((f"liar {place}", "like", 7, 3, None, None, None))
         for _ in range(rng.randrange(6)):
             moment = began + rng.randrange(1, 200, 2)
             version = 7 if moment < later else 8
             flag = rng.choice((True, False, None))
             watch = (rng.lognormvariate(2, 1), rng.choice(("home", "search", None)), flag)
-            deed = ("watch", *watch) if rng.random() < 0.7 else ("like", None, None, None)
-            deeds.append((unit, deed[0], version, moment, *deed[1:]))
-    return seen, deeds
+            logged_event = ("watch", *watch) if rng.random() < 0.7 else ("like", None, None, None)
+            logged_events.append((unit, logged_event[0], version, moment, *logged_event[1:]))
+    return exposures, logged_events
 
 
-def fill(connection: Any, mark: str, seen: Sequence[Row], deeds: Sequence[Row]) -> None:
+def fill(connection: Any, mark: str, exposures: Sequence[Row], logged_events: Sequence[Row]) -> None:
     connection.execute(SEEN)
     connection.execute(DEEDS)
     cursor = connection.cursor()
-    cursor.executemany(f"INSERT INTO seen VALUES ({', '.join([mark] * 4)})", seen)  # noqa: S608
-    cursor.executemany(f"INSERT INTO deeds VALUES ({', '.join([mark] * 7)})", deeds)  # noqa: S608
+    cursor.executemany(f"INSERT INTO seen VALUES ({', '.join([mark] * 4)})", exposures)  # noqa: S608
+    cursor.executemany(f"INSERT INTO deeds VALUES ({', '.join([mark] * 7)})", logged_events)  # noqa: S608
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +112,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def own() -> tuple[Moments, ...]:
     """What PASTO's own table of events measures of the same."""
-    seen, deeds = rows(POLICY, liars=False)
+    exposures, logged_events = rows(POLICY, liars=False)
     with duckdb.connect() as connection:
-        fill(connection, "?", seen, deeds)
-        cells = [(unit, cell.arm, cell.candidate) for unit in {row[0] for row in seen} for cell in [POLICY.draw(unit)]]
+        fill(connection, "?", exposures, logged_events)
+        cells = [
+            (unit, cell.arm, cell.candidate) for unit in {row[0] for row in exposures} for cell in [POLICY.draw(unit)]
+        ]
         connection.execute("CREATE TABLE cells (unit TEXT, arm TEXT, candidate BIGINT)")
         connection.executemany("INSERT INTO cells VALUES (?, ?, ?)", cells)
         connection.execute(
@@ -185,10 +187,10 @@ def test_tables_in_postgres(database: Any, own: tuple[Moments, ...], tables: Tea
 @pytest.mark.services
 def test_a_hundred_columns_in_postgres(database: Any) -> None:
     many = tuple(Column(f"c{cap}", "watch", "seconds", "sum", 0.0, 1.0 + cap) for cap in range(100))
-    seen, deeds = rows(POLICY)
-    fill(database, "%s", seen, deeds)
+    exposures, logged_events = rows(POLICY)
+    fill(database, "%s", exposures, logged_events)
     with duckdb.connect() as connection:
-        fill(connection, "?", seen, deeds)
+        fill(connection, "?", exposures, logged_events)
         agree(
             measure_tables(database, "postgres", TABLES, POLICY, many),
             measure_tables(connection, "duckdb", TABLES, POLICY, many),
@@ -217,28 +219,30 @@ TIMED = (
 def timed_rows() -> tuple[list[Row], list[Row]]:
     """As `rows`, with deeds of an earlier policy before each exposure, and exposures told more than once."""
     rng = random.Random(12)
-    seen, deeds = rows(POLICY, liars=False)
-    firsts = {unit: moment for unit, policy, _, moment in seen if policy == 7}
+    exposures, logged_events = rows(POLICY, liars=False)
+    firsts = {unit: moment for unit, policy, _, moment in exposures if policy == 7}
     for unit, moment in firsts.items():
-        seen += [(unit, 7, POLICY.draw(unit).name, moment + 30), (unit, 6, "plain", moment - 90)]
+        exposures += [(unit, 7, POLICY.draw(unit).name, moment + 30), (unit, 6, "plain", moment - 90)]
         for version, at in ((7, moment), (7, moment + 40), (6, moment - 60)):  # on the very ends
-            deeds.append((unit, "watch", version, at, rng.lognormvariate(2, 1), None, None))
+            logged_events.append((unit, "watch", version, at, rng.lognormvariate(2, 1), None, None))
         for _ in range(rng.randrange(5)):
-            deed = ("watch", rng.lognormvariate(2, 1)) if rng.random() < 0.7 else ("like", None)
-            deeds.append((unit, deed[0], 6, moment - rng.randrange(1, 88, 2), deed[1], None, None))
-    deeds.append(("nobody", "watch", 6, 1, 5.0, None, None))
-    return seen, deeds
+            logged_event = ("watch", rng.lognormvariate(2, 1)) if rng.random() < 0.7 else ("like", None)
+            logged_events.append(
+                (unit, logged_event[0], 6, moment - rng.randrange(1, 88, 2), logged_event[1], None, None)
+            )
+    logged_events.append(("nobody", "watch", 6, 1, 5.0, None, None))
+    return exposures, logged_events
 
 
 @cache
 def timed_units(since: int = 7) -> dict[str, list[float]]:
     """What each unit's numbers are, slowly."""
-    seen, deeds = timed_rows()
+    exposures, logged_events = timed_rows()
     found: dict[str, list[float]] = {}
-    for unit in {row[0] for row in seen if row[1] == 7}:
-        first = min(row[3] for row in seen if row[:2] == (unit, 7))
-        dealt = min(row[3] for row in seen if row[0] == unit and since <= row[1] <= 7)
-        own = [row for row in deeds if row[0] == unit]
+    for unit in {row[0] for row in exposures if row[1] == 7}:
+        first = min(row[3] for row in exposures if row[:2] == (unit, 7))
+        dealt = min(row[3] for row in exposures if row[0] == unit and since <= row[1] <= 7)
+        own = [row for row in logged_events if row[0] == unit]
         numbers = []
         for column in TIMED:
             mine = [row for row in own if row[1] == column.event]

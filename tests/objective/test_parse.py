@@ -38,7 +38,7 @@ def test_a_guardrail_comes_back_as_it_was_typed(
 
 
 @given(
-    at=st.integers(-9999, 9999).map(lambda whole: whole / 10),
+    at=st.integers(-9999, 9999).map(lambda tenths: tenths / 10),
     relative=st.booleans(),
     lower=st.booleans(),
     penalty=st.none() | st.integers(1, 99999),

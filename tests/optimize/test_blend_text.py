@@ -35,8 +35,8 @@ def test_f_carries_the_name_of_the_goal() -> None:
     ):
         assert str(pasto.solve(means, objective)).startswith(says)
     relative = pasto.maximize("watch").keep("likes", at_least="-10%")
-    told = str(pasto.solve(means, relative, baseline=0))
-    assert told.startswith("60.0% 0 + 40.0% 1: f(watch) = 8% (watch = 32.4, likes = 3.6)\nbest single 0: f(watch) = 0%")
+    text = str(pasto.solve(means, relative, baseline=0))
+    assert text.startswith("60.0% 0 + 40.0% 1: f(watch) = 8% (watch = 32.4, likes = 3.6)\nbest single 0: f(watch) = 0%")
     total = pasto.utility(lambda y: y.sum(axis=-1), np.ones_like, over={"watch": (0, 99)}).keep(
         "likes", at_least="-10%"
     )

@@ -198,7 +198,7 @@ def test_only_what_nobody_can_hold_is_called_hopeless() -> None:
     p, slack, factor = cp.Variable(5, nonneg=True), cp.Parameter((2, 5)), cp.Parameter((2, 5))
     holds = [slack[rail] @ p >= cp.norm(cp.multiply(factor[rail], p)) for rail in range(2)]
     problem = cp.Problem(cp.Maximize(0), [cp.sum(p) == 1, *holds])
-    seen = set()
+    outcomes = set()
     for _ in range(60):
         program = draw(rng, 5, 2, 0, spread=0.8)
         program.slack[:, 0] = rng.normal(size=2)
@@ -208,10 +208,10 @@ def test_only_what_nobody_can_hold_is_called_hopeless() -> None:
             program.proves_infeasible(point.shares, point.prices)
             for _, point in zip(range(30), follow_central_path(program), strict=False)
         )
-        seen.add(proves_infeasible)
+        outcomes.add(proves_infeasible)
         assert not (proves_infeasible and problem.status == cp.OPTIMAL)
         assert (solve_chance_program(program) is not None) == (problem.status == cp.OPTIMAL)
-    assert seen == {True, False}
+    assert outcomes == {True, False}
 
 
 def test_the_roomiest_blend_leaves_most_room() -> None:

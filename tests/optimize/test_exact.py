@@ -58,17 +58,17 @@ def test_mixed_programs_agree_with_clarabel(random_program: Any) -> None:
 
 def test_hard_programs_agree_with_highs(random_program: Any) -> None:
     rng = np.random.default_rng(3)
-    seen = set()
+    outcomes = set()
     for _ in range(300):
         program = random_program(rng, int(rng.integers(2, 31)), int(rng.integers(1, 5)), 0)
         solution = solve_linear(program)
         other = _highs(program.goal, program.slack)
         assert solution.feasible == (other.status == 0)
-        seen.add(solution.feasible)
+        outcomes.add(solution.feasible)
         if solution.feasible:
             assert program.goal @ solution.probabilities == pytest.approx(-other.fun, abs=1e-6)
             assert solution.duals == pytest.approx(-other.ineqlin.marginals, abs=1e-6)
-    assert seen == {True, False}
+    assert outcomes == {True, False}
 
 
 def test_the_nearest_miss_is_least_squares_and_then_the_best_goal(random_program: Any) -> None:

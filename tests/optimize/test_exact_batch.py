@@ -87,11 +87,11 @@ def test_one_candidate_and_no_problem() -> None:
 def test_chunks_and_wide_problems_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     program = _batch(rng, 40, 30, 1, 1, 0.3)
-    whole = solve_batch(program)
+    solved_together = solve_batch(program)
     monkeypatch.setattr(batch, "CHUNK_SHARES", 7 * 30)
-    assert solve_batch(program).probabilities == pytest.approx(whole.probabilities, abs=1e-12)
+    assert solve_batch(program).probabilities == pytest.approx(solved_together.probabilities, abs=1e-12)
     monkeypatch.setattr(batch, "MAX_BATCH_CANDIDATES", 10)
-    assert solve_batch(program).probabilities == pytest.approx(whole.probabilities, abs=1e-12)
+    assert solve_batch(program).probabilities == pytest.approx(solved_together.probabilities, abs=1e-12)
 
 
 def test_draws_of_means_make_a_batch() -> None:

@@ -13,13 +13,13 @@ from pasto.records import Blend
 @pytest.mark.parametrize("seed", range(40))
 def test_a_ratio_goal_equals_brute_force(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    top, bottom, kept = rng.uniform(0.1, 1, 7), rng.uniform(0.5, 2, 7), rng.normal(size=7) - 0.5
-    if kept.max() < 0:
-        kept[0] = 0.1
+    top, bottom, guarded = rng.uniform(0.1, 1, 7), rng.uniform(0.5, 2, 7), rng.normal(size=7) - 0.5
+    if guarded.max() < 0:
+        guarded[0] = 0.1
     rate = ratio("n", "d", name="rate")
     for objective, sign in ((maximize(rate), 1.0), (minimize(rate), -1.0)):
-        blend = solve(np.array([top, bottom, kept]), objective.keep("y", at_least=0))
-        best = max(sign * (top @ p) / (bottom @ p) for p in _corners(kept))
+        blend = solve(np.array([top, bottom, guarded]), objective.keep("y", at_least=0))
+        best = max(sign * (top @ p) / (bottom @ p) for p in _corners(guarded))
         assert blend.value == pytest.approx(best, rel=1e-9)
         assert blend.metrics["rate"] == pytest.approx(sign * best, rel=1e-9)
         assert blend.metrics["y"] >= -1e-12
@@ -62,12 +62,12 @@ def test_no_blend_feasible_still_gives_the_best_ratio_of_the_nearest() -> None:
     assert (blend.probabilities, blend.feasible, blend.shortfalls) == ((0.0, 0.0, 1.0), False, {"watch": 1.0})
 
 
-def _corners(kept: FloatArray) -> list[FloatArray]:
-    corners = [np.eye(len(kept))[k] for k in np.flatnonzero(kept >= 0)]
-    for one, two in combinations(range(len(kept)), 2):
-        if kept[one] * kept[two] < 0:
-            p = np.zeros(len(kept))
-            p[one] = kept[two] / (kept[two] - kept[one])
+def _corners(guarded: FloatArray) -> list[FloatArray]:
+    corners = [np.eye(len(guarded))[k] for k in np.flatnonzero(guarded >= 0)]
+    for one, two in combinations(range(len(guarded)), 2):
+        if guarded[one] * guarded[two] < 0:
+            p = np.zeros(len(guarded))
+            p[one] = guarded[two] / (guarded[two] - guarded[one])
             p[two] = 1 - p[one]
             corners.append(p)
     return corners

@@ -25,13 +25,13 @@ def test_capped_shares_are_shares_within_their_caps(weights: list[float], caps: 
     shares = np.array(weights) / sum(weights)
     most = np.array(caps[: len(weights)])
     refuge = np.eye(len(weights))[0]
-    kept = cap_shares(shares, most, refuge)
-    assert_allclose(kept.sum(), 1.0, rtol=1e-12)
-    assert (kept[1:] <= most[1:] + 1e-12).all()
+    capped = cap_shares(shares, most, refuge)
+    assert_allclose(capped.sum(), 1.0, rtol=1e-12)
+    assert (capped[1:] <= most[1:] + 1e-12).all()
     if most.sum() >= 1:
-        assert kept[0] <= most[0] + 1e-9
+        assert capped[0] <= most[0] + 1e-9
     if (shares <= most).all():
-        assert_allclose(kept, shares, rtol=1e-12)
+        assert_allclose(capped, shares, rtol=1e-12)
 
 
 def has_limits(budget: float, spread: float) -> tuple[np.ndarray, np.ndarray, float]:

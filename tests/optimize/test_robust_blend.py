@@ -108,7 +108,7 @@ def cones(
 
 def test_hard_guardrails_agree_with_cvxpy() -> None:
     rng = np.random.default_rng(1)
-    seen = set()
+    outcomes = set()
     form = HARD.form()
     for turn in range(80):
         spread = float(rng.choice([0.01, 0.2, 0.6]))
@@ -117,13 +117,13 @@ def test_hard_guardrails_agree_with_cvxpy() -> None:
         offsets, baseline = rng.choice([0.0, 0.9, 1.0], size=2), int(rng.integers(8))
         answer = solve_robust(form, posterior, confidence=confidence, offsets=offsets, baseline=baseline, caps=cap)
         status, value = cones(form, posterior, norm.ppf(confidence), offsets, baseline, cap)
-        seen.add(answer.certified)
+        outcomes.add(answer.certified)
         assert answer.certified == (status == cp.OPTIMAL)
         check(form, posterior, answer, confidence, offsets=offsets, baseline=baseline)
         assert answer.probabilities.max() <= cap + 1e-12
         if answer.certified:
             assert answer.value == pytest.approx(value, abs=1e-5)
-    assert seen == {True, False}
+    assert outcomes == {True, False}
 
 
 @pytest.mark.parametrize("objective", [SOFT, MIXED])
@@ -238,7 +238,7 @@ def test_half_confidence_asks_for_the_mean_only() -> None:
 
 def test_the_duals_are_what_a_unit_of_slack_is_worth() -> None:
     rng = np.random.default_rng(8)
-    seen = 0
+    binding_count = 0
     for _ in range(15):
         posterior = independent(rng, 8, 0.2)
         for place in range(2):
@@ -250,9 +250,9 @@ def test_the_duals_are_what_a_unit_of_slack_is_worth() -> None:
             ]
             here, more, less = (solve_robust(objective.form(), posterior) for objective in objectives)
             if here.certified and less.certified:
-                seen += bool(here.duals[place] > 1e-3)
+                binding_count += bool(here.duals[place] > 1e-3)
                 assert here.duals[place] == pytest.approx((more.value - less.value) / 2e-5, rel=1e-2, abs=1e-4)
-    assert seen > 5
+    assert binding_count > 5
 
 
 def test_where_no_blend_is_safe_enough_it_is_the_safest() -> None:

@@ -105,9 +105,9 @@ def report() -> Report:
 
 
 def test_names_never_become_markup(report: Report) -> None:
-    shown = render_html(report)
-    assert "<script" not in shown
-    assert shown.count("&lt;script&gt;") >= 6
+    page = render_html(report)
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") >= 6
 
 
 def test_every_section_is_in_both_forms(report: Report) -> None:
@@ -116,11 +116,11 @@ def test_every_section_is_in_both_forms(report: Report) -> None:
         *("Guardrail monitor", "Confirmation", "Predicted and realised", "Lift while learning"),
         *("Single candidates", "The blend", "Trade-off"),
     ]
-    told = render_text(report)
-    assert all(title in told for title in titles)
-    assert "+5.00%" in told
-    assert "outside" in told
-    assert "at the horizon that was set" in told
+    text = render_text(report)
+    assert all(title in text for title in titles)
+    assert "+5.00%" in text
+    assert "outside" in text
+    assert "at the horizon that was set" in text
 
 
 def test_a_confirmations_claims_are_read_once(report: Report) -> None:
@@ -147,12 +147,12 @@ def test_without_matplotlib_a_page_has_no_figures_and_its_maker_is_told(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.warns(PastoWarning, match=r"no figures: figures need matplotlib; .*pip install '\.\[plots\]'") as given:
-        shown = render_html(report)
+        page = render_html(report)
     assert len(given) == 1
-    assert "matplotlib" not in shown
-    assert "install" not in shown
-    assert "<svg" not in shown
-    assert "Trade-off" in shown
+    assert "matplotlib" not in page
+    assert "install" not in page
+    assert "<svg" not in page
+    assert "Trade-off" in page
 
 
 def make_certificate(**changes: Any) -> CertificateRecord:
@@ -162,17 +162,17 @@ def make_certificate(**changes: Any) -> CertificateRecord:
 
 def test_a_certificate_is_for_each_guardrail_and_bounds_all_together(report: Report) -> None:
     report = replace(report, blend=make_blend(make_certificate()))
-    for shown in (" ".join(render_text(report).split()), render_html(report)):
-        assert "Certified: each hard guardrail holds with 95% confidence, each by itself." in shown
-        assert "All 3 together hold with at least 89.9%." in shown
-        assert "every hard guardrail holds" not in shown
+    for output in (" ".join(render_text(report).split()), render_html(report)):
+        assert "Certified: each hard guardrail holds with 95% confidence, each by itself." in output
+        assert "All 3 together hold with at least 89.9%." in output
+        assert "every hard guardrail holds" not in output
     uncertain = make_certificate(certified=False, hard=("a", "b"), joint_lower_bound=0.0)
-    said = " ".join(render_text(replace(report, blend=make_blend(uncertain))).split())
-    assert "Not certified yet: not each hard guardrail holds with 95% confidence. Both together" in said
+    text = " ".join(render_text(replace(report, blend=make_blend(uncertain))).split())
+    assert "Not certified yet: not each hard guardrail holds with 95% confidence. Both together" in text
 
 
 @pytest.mark.parametrize(
-    ("changes", "feasible", "said"),
+    ("changes", "feasible", "sentence"),
     [
         ({"hard": ("a",)}, True, "Certified: the hard guardrail holds with 95% confidence."),
         ({"hard": ("a",), "certified": False}, True, "the hard guardrail does not yet hold with 95% confidence."),
@@ -181,9 +181,9 @@ def test_a_certificate_is_for_each_guardrail_and_bounds_all_together(report: Rep
         ({"joint_lower_bound": 0.99999}, True, "All 3 together hold with at least 99.9%."),
     ],
 )
-def test_what_a_certificate_says(changes: dict[str, Any], feasible: bool, said: str) -> None:
+def test_what_a_certificate_says(changes: dict[str, Any], feasible: bool, sentence: str) -> None:
     found = certificate_text(make_certificate(**changes), feasible)
-    assert found.endswith(said) if said else not found
+    assert found.endswith(sentence) if sentence else not found
 
 
 def test_drawings_do_not_share_ids_and_carry_no_date(report: Report) -> None:

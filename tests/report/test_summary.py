@@ -20,8 +20,8 @@ def lift(
     rounds: int = 9,
     sequential: bool = True,
 ) -> Lift:
-    told = LiftEstimate(value, low, high)
-    return Lift(target, metric, 1.0, 1.0, told, told, rounds, 0.9, sequential)
+    estimate = LiftEstimate(value, low, high)
+    return Lift(target, metric, 1.0, 1.0, estimate, estimate, rounds, 0.9, sequential)
 
 
 def verdict(state: State, since: int | None = None) -> GuardrailVerdict:
@@ -29,10 +29,10 @@ def verdict(state: State, since: int | None = None) -> GuardrailVerdict:
 
 
 def test_rises_falls_and_what_is_unclear() -> None:
-    told = summary_paragraph(
+    summary = summary_paragraph(
         [lift("watch", 0.01, 0.02, 0.03), lift("likes", -0.03, -0.02, -0.01), lift("shares", -0.1, 0, 0.1)]
     )
-    assert told == (
+    assert summary == (
         "Over 9 rounds learner raised watch by 2.00% (+1.00% to +3.00%); lowered likes by 2.00% (-3.00% to -1.00%); "
         "shares cannot be distinguished from the control's (-10.00% to +10.00%). "
         "Each interval holds with 90% confidence, however often it is looked at."
@@ -40,21 +40,21 @@ def test_rises_falls_and_what_is_unclear() -> None:
 
 
 def test_one_look_is_said_to_be_one() -> None:
-    told = summary_paragraph([lift("watch", -0.01, 0.02, 0.03, rounds=1, sequential=False)])
-    assert told.startswith("Over 1 round learner: watch cannot be distinguished")
-    assert told.endswith("at this one look, set beforehand.")
+    summary = summary_paragraph([lift("watch", -0.01, 0.02, 0.03, rounds=1, sequential=False)])
+    assert summary.startswith("Over 1 round learner: watch cannot be distinguished")
+    assert summary.endswith("at this one look, set beforehand.")
 
 
 def test_guardrails_are_told() -> None:
-    told = summary_paragraph([lift("watch", 0.01, 0.02, 0.03)], verdicts=[verdict("breach", 4), verdict("holds")])
-    assert "The guardrail likes has been broken since round 5: traffic must be pulled." in told
+    summary = summary_paragraph([lift("watch", 0.01, 0.02, 0.03)], verdicts=[verdict("breach", 4), verdict("holds")])
+    assert "The guardrail likes has been broken since round 5: traffic must be pulled." in summary
     assert "may be about to break" in summary_paragraph([], verdicts=[verdict("warning")])
 
 
 def test_lost_units_forbid_every_claim() -> None:
     lost = SampleRatioCheck(1e-9, True, 3, ("learner", 1), 0.9, {}, {})
-    told = summary_paragraph([lift("watch", 0.01, 0.02, 0.03)], balance=lost, names=["today", "clips"])
-    assert told.startswith("Nothing can be claimed: of the units that the arm learner sent to clips, 90% arrived")
+    summary = summary_paragraph([lift("watch", 0.01, 0.02, 0.03)], balance=lost, names=["today", "clips"])
+    assert summary.startswith("Nothing can be claimed: of the units that the arm learner sent to clips, 90% arrived")
     assert "candidate 1" in summary_paragraph([], balance=lost)
     unknown = SampleRatioCheck(1e-9, True, 3, None, None, {}, {})
     assert (
@@ -64,5 +64,5 @@ def test_lost_units_forbid_every_claim() -> None:
 
 def test_nothing_measured_is_nothing_claimed() -> None:
     assert summary_paragraph([]) == "Nothing was measured yet, and nothing can be claimed."
-    told = summary_paragraph([lift("watch", -INFINITE, 0.0, INFINITE, rounds=0)])
-    assert told.startswith("Nothing can be claimed of learner")
+    summary = summary_paragraph([lift("watch", -INFINITE, 0.0, INFINITE, rounds=0)])
+    assert summary.startswith("Nothing can be claimed of learner")

@@ -104,15 +104,15 @@ def test_a_missing_file_means_the_baseline(tmp_path: Path) -> None:
         assert "disk" not in client.status()["last_error"]
 
 
-def damaged(whole: bytes, kind: str, place: int, noise: bytes) -> bytes:
-    place %= len(whole)
+def damaged(content: bytes, kind: str, place: int, noise: bytes) -> bytes:
+    place %= len(content)
     return {
-        "truncated": whole[:place],
+        "truncated": content[:place],
         "garbage": noise,
-        "flipped": whole[:place] + bytes([whole[place] ^ (1 + len(noise) % 255)]) + whole[place + 1 :],
-        "inserted": whole[:place] + b"0" + noise + whole[place:],
-        "zeros": whole[:place] + bytes(len(whole) - place),
-        "twice": whole + whole,
+        "flipped": content[:place] + bytes([content[place] ^ (1 + len(noise) % 255)]) + content[place + 1 :],
+        "inserted": content[:place] + b"0" + noise + content[place:],
+        "zeros": content[:place] + bytes(len(content) - place),
+        "twice": content + content,
     }[kind]
 
 
@@ -126,15 +126,15 @@ def damaged(whole: bytes, kind: str, place: int, noise: bytes) -> bytes:
 )
 def test_a_damaged_file_is_ignored(left_behind: Path, kind: str, place: int, noise: bytes) -> None:
     file = only(left_behind)
-    whole = file.read_bytes()
+    content = file.read_bytes()
     try:
-        file.write_bytes(damaged(whole, kind, place, noise))
+        file.write_bytes(damaged(content, kind, place, noise))
         with cold_start(left_behind) as client:
             decision = client.assign("ann")
             assert (dict(decision.values), decision.reason) == ({"weight": -1}, "DEFAULT")
             assert client.status()["errors"] >= 2
     finally:
-        file.write_bytes(whole)
+        file.write_bytes(content)
 
 
 @pytest.mark.parametrize("contact", ["nan", "inf", "-inf", "soon", ""])

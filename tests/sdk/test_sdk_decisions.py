@@ -278,25 +278,25 @@ def test_a_change_of_policy_in_mid_flight_mislabels_nothing(policy: Make) -> Non
             for version in range(2, 60):
                 service.publish(policy(version))
                 client.wait_until_ready()
-                before = len(seen)
-                while len(seen) == before:  # a busy machine may not have let the other thread decide yet
+                before = len(decisions)
+                while len(decisions) == before:  # a busy machine may not have let the other thread decide yet
                     sleep(0.0)
             done.set()
 
-        seen: list[Decision] = []
+        decisions: list[Decision] = []
         changing = threading.Thread(target=change)
         changing.start()
         place = 0
         while not done.is_set():
-            seen.append(client.assign(f"unit {place % 500}"))
+            decisions.append(client.assign(f"unit {place % 500}"))
             place += 1
         changing.join()
         assert client.flush()
-    for decision in seen:
+    for decision in decisions:
         cell = service.policies[decision.version].draw(decision.unit)
         assert (cell.name, cell.propensity) == (decision.name, decision.propensity)
     assert client.status()["rejected"] == {}
-    assert len({decision.version for decision in seen}) > 1
+    assert len({decision.version for decision in decisions}) > 1
 
 
 @pytest.mark.parametrize(

@@ -125,8 +125,8 @@ def test_a_connection_that_the_server_gave_up_is_replaced(server: Server) -> Non
     assert transport(request).status == 200
     assert transport(request).status == 200
     assert server.connections == 1
-    kept = next(iter(transport._open))
-    kept.end()
+    connection = next(iter(transport._open))
+    connection.end()
     assert transport(request).status == 200
     assert server.connections == 2
     transport.close()
@@ -161,7 +161,7 @@ def test_no_answer_takes_longer_than_it_may(talk: Callable[[socket.socket], None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [
         b"",
         b"\x00\x01\x02garbage\r\n\r\n",
@@ -171,9 +171,9 @@ def test_no_answer_takes_longer_than_it_may(talk: Callable[[socket.socket], None
     ],
     ids=["nothing", "garbage", "cut short", "cut chunk", "bad chunk"],
 )
-def test_half_an_answer_is_none(said: bytes) -> None:
+def test_half_an_answer_is_none(response: bytes) -> None:
     transport = HttpTransport()
-    with misbehaving(lambda connection: connection.sendall(said)) as url:
+    with misbehaving(lambda connection: connection.sendall(response)) as url:
         with pytest.raises((OSError, http.client.HTTPException)):
             transport(Request("GET", url, timeout=2))
         transport.close()

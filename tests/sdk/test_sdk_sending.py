@@ -188,9 +188,9 @@ def test_an_event_that_is_refused_without_a_reason_is_counted_too(connect: Conne
         answer = service(request)
         if request.method != "POST":
             return answer
-        told = json.loads(answer.body)
-        told["rejected"] = [{"index": one["index"], "reason": ""} for one in told["rejected"]]
-        return Response(answer.status, {}, json.dumps(told).encode())
+        body = json.loads(answer.body)
+        body["rejected"] = [{"index": one["index"], "reason": ""} for one in body["rejected"]]
+        return Response(answer.status, {}, json.dumps(body).encode())
 
     client = connect(transport=transport)
     service.policies.clear()

@@ -113,13 +113,13 @@ def test_a_pickle_is_nowhere_taken_for_anything(protocol: int, owned: Path, tmp_
     assert refused(lambda: pasto.Study.from_state(body.decode("latin-1")))  # type: ignore[arg-type]
     service = Service(open_store("memory:"))
     for lines in (False, True):
-        assert refused(lambda lines=lines: told(service, body, lines))  # type: ignore[misc]
+        assert refused(lambda lines=lines: decode_body(service, body, lines))  # type: ignore[misc]
     assert refused(lambda: service.store.restore_backup(tmp_path / "study.pkl"))
     service.shutdown()
     assert not owned.exists()
 
 
-def told(service: Service, body: bytes, lines: bool) -> None:
+def decode_body(service: Service, body: bytes, lines: bool) -> None:
     """Events that are none are refused one by one, or all together."""
     from pasto.service.event_decoder import RejectedEvent
 

@@ -100,10 +100,11 @@ def own_tables(
     for place, tables, column in every if only is None else [every[only % len(every)]]:
         names = {"unit": "u", "version": "v", "name": "name", "time": "t", "field": "secs"}
         names = {role: payload if role == place else name for role, name in names.items()}
-        seen = ", ".join(f"{quoted(names[n])} {kind}" for n, kind in (("unit", "TEXT"), ("version", "INT")))
-        deeds = f"{seen}, {quoted(names['time'])} INT, {quoted(names['name'])} TEXT, {quoted(names['field'])} FLOAT"
-        raw(connection, f"CREATE TABLE seen ({seen}, {quoted(names['time'])} INT, shown TEXT)")
-        raw(connection, f"CREATE TABLE deeds ({deeds})")
+        exposure_columns = ", ".join(f"{quoted(names[n])} {kind}" for n, kind in (("unit", "TEXT"), ("version", "INT")))
+        own_columns = f"{quoted(names['time'])} INT, {quoted(names['name'])} TEXT, {quoted(names['field'])} FLOAT"
+        event_columns = f"{exposure_columns}, {own_columns}"
+        raw(connection, f"CREATE TABLE seen ({exposure_columns}, {quoted(names['time'])} INT, shown TEXT)")
+        raw(connection, f"CREATE TABLE deeds ({event_columns})")
         connection.execute(f"INSERT INTO seen VALUES ({', '.join([mark] * 4)})", ["ann", 7, 1, cell.name])  # noqa: S608
         connection.execute(f"INSERT INTO deeds VALUES ({', '.join([mark] * 5)})", ["ann", 7, 2, "like", 3.0])  # noqa: S608
         (found,) = measure_tables(connection, dialect, tables, POLICY, (column,))
@@ -122,8 +123,8 @@ def short(payload: str) -> bool:
     return len(payload.encode()) <= 63
 
 
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.services)])
-def test_duckdb_reads_columns_of_any_name(whole: bool, payloads: list[str]) -> None:
+@pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=pytest.mark.services)])
+def test_duckdb_reads_columns_of_any_name(is_whole: bool, payloads: list[str]) -> None:
     with duckdb.connect() as connection:
         connection.execute(CANARY)
 
@@ -131,7 +132,7 @@ def test_duckdb_reads_columns_of_any_name(whole: bool, payloads: list[str]) -> N
             connection.execute("DROP TABLE seen; DROP TABLE deeds")
 
         for turn, payload in enumerate(filter(short, payloads)):
-            own_tables(connection, "duckdb", payload, "?", reset, only=None if whole else turn)
+            own_tables(connection, "duckdb", payload, "?", reset, only=None if is_whole else turn)
         assert connection.execute("SELECT count(*) FROM canary").fetchone() == (0,)
 
 

@@ -124,10 +124,10 @@ class Kept:
 
 def test_sqlite_only_reads_and_only_events(payloads: list[str]) -> None:
     """The authorizer of SQLite itself says what each statement would do, before it does it."""
-    seen: set[tuple[int, str | None]] = set()
+    accesses: set[tuple[int, str | None]] = set()
 
     def authorised(action: int, first: str | None, *_: str | None) -> int:
-        seen.add((action, first if action == sqlite3.SQLITE_READ else None))
+        accesses.add((action, first if action == sqlite3.SQLITE_READ else None))
         allowed = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION) or (
             action == sqlite3.SQLITE_READ and first == "events"
         )
@@ -139,16 +139,25 @@ def test_sqlite_only_reads_and_only_events(payloads: list[str]) -> None:
         connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", ROWS)
         connection.set_authorizer(authorised)
         known = Kept(connection)
-        assert [told(measured, known, columns) for columns in (hostile("plain"), fields("plain"))] == ["", ""]
+        assert [describe_outcome(measured, known, columns) for columns in (hostile("plain"), fields("plain"))] == [
+            "",
+            "",
+        ]
         for payload in payloads:
-            kept = Kept(connection)
+            recorder = Kept(connection)
             for columns in (hostile(payload), fields(payload)):
-                assert re.search("^$|JSON path", told(measured, kept, columns)), payload
-            assert kept.texts == known.texts, payload  # what is bound is not part of the text
-        assert seen <= {(sqlite3.SQLITE_SELECT, None), (sqlite3.SQLITE_FUNCTION, None), (sqlite3.SQLITE_READ, "events")}
+                assert re.search("^$|JSON path", describe_outcome(measured, recorder, columns)), payload
+            assert recorder.texts == known.texts, payload  # what is bound is not part of the text
+        assert accesses <= {
+            (sqlite3.SQLITE_SELECT, None),
+            (sqlite3.SQLITE_FUNCTION, None),
+            (sqlite3.SQLITE_READ, "events"),
+        }
 
 
-def told(work: Callable[[Any, tuple[Column, ...]], Any], connection: Any, columns: tuple[Column, ...]) -> str:
+def describe_outcome(
+    work: Callable[[Any, tuple[Column, ...]], Any], connection: Any, columns: tuple[Column, ...]
+) -> str:
     """What the database says against a measurement: a bound path that is none is an error, and no statement."""
     try:
         work(connection, columns)
@@ -171,12 +180,12 @@ def test_duckdb_takes_them_as_values(payloads: list[str]) -> None:
         connection.execute(CANARY)
         connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", ROWS)
         known = Kept(connection)
-        assert [told(ducks, known, columns) for columns in (hostile("plain"), fields("plain"))] == ["", ""]
+        assert [describe_outcome(ducks, known, columns) for columns in (hostile("plain"), fields("plain"))] == ["", ""]
         for payload in payloads:
-            kept = Kept(connection)
+            recorder = Kept(connection)
             for columns in (hostile(payload), fields(payload)):
-                assert re.search("^$|JSON path", told(ducks, kept, columns)), payload
-            assert kept.texts == known.texts, payload
+                assert re.search("^$|JSON path", describe_outcome(ducks, recorder, columns)), payload
+            assert recorder.texts == known.texts, payload
         assert connection.execute("SELECT count(*) FROM canary").fetchone() == (0,)
         tables = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
         assert tables == [("canary",), ("events",)]

@@ -66,8 +66,8 @@ class Play:
                 x = float(np.round(number / 10.0 + self.rng.standard_normal(), 3))
                 if exposing:
                     events.append({"type": "exposure", "id": f"e{self._sent}", **drawn})
-                told = {"type": "metric", "id": f"m{self._sent}", "name": "see", "fields": {"x": x}, **drawn}
-                events.append(told)
+                event = {"type": "metric", "id": f"m{self._sent}", "name": "see", "fields": {"x": x}, **drawn}
+                events.append(event)
                 self.log.append((self.now, unit, x))
             answer = self.service.ingest("feed", self.service.decode(json.dumps(events).encode())).result(timeout=60)
             assert answer["rejected"] == []

@@ -99,9 +99,9 @@ def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traff
         learning.close_round("feed", who="ann")
         bit_by_bit.summarize(names, ["watch", "likes"])
     _send(learning, late)
-    shown = bit_by_bit.summarize(names, ["watch", "likes"])
-    assert shown == EventLedger(learning.store, number).summarize(names, ["watch", "likes"])
-    assert shown.events.exposures == 160
+    summary = bit_by_bit.summarize(names, ["watch", "likes"])
+    assert summary == EventLedger(learning.store, number).summarize(names, ["watch", "likes"])
+    assert summary.events.exposures == 160
 
 
 def test_every_event_behind_the_mark_is_in_the_late_ledger(learning: Service, traffic: Traffic) -> None:
@@ -162,11 +162,11 @@ def test_books_read_in_many_parts_are_the_same_books(
     _send(learning, traffic(learning, 40))
     learning.close_round("feed", who="ann")
     _send(learning, numbered[60:])
-    whole = EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"])
-    assert whole.late.events > 0
+    summary = EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"])
+    assert summary.late.events > 0
     monkeypatch.setattr("pasto.service.event_ledger.QUERY_EVENTS", 7)
     monkeypatch.setattr("pasto.service.event_ledger.PAGE_CLOSES", 1)
-    assert EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"]) == whole
+    assert EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"]) == summary
 
 
 def test_books_go_on_from_their_note_and_read_nothing_twice(
@@ -210,7 +210,7 @@ def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
     _send(learning, first[:60])
     learning.close_round("feed", who="ann")
     _send(learning, first[60:] + traffic(learning, 40))
-    whole = EventLedger(learning.store, number).summarize([], [])
+    summary = EventLedger(learning.store, number).summarize([], [])
     ledger, read = EventLedger(learning.store, number), EventLedger._rows
     asked: list[str] = []
 
@@ -224,8 +224,8 @@ def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
     for _ in range(3):
         with pytest.raises(StoreError):
             ledger.summarize([], [])
-    assert ledger.summarize([], []) == whole
-    assert whole.late.events > 0
+    assert ledger.summarize([], []) == summary
+    assert summary.late.events > 0
 
 
 def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(

@@ -127,10 +127,10 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
 def test_a_learning_study_that_is_deployed_unconfirmed_serves_its_blend(learning: Service, traffic: Traffic) -> None:
     service = learning
     service.ingest("feed", service.decode(msgspec.json.encode(traffic(service, 200)))).result()
-    shown = service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
-    assert shown["state"] == "deployed"
-    assert set(shown["policy"]["arms"]) == {"control", "blend"}
-    assert shown["frozen"]["probabilities"]
+    study = service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
+    assert study["state"] == "deployed"
+    assert set(study["policy"]["arms"]) == {"control", "blend"}
+    assert study["frozen"]["probabilities"]
     assert service.replay("feed").identical
 
 

@@ -101,8 +101,8 @@ def test_a_pause_stands_on_a_certified_blend_or_the_baseline(spec: StudySpec, st
 def test_without_a_hard_guardrail_nothing_is_certified_enough_to_stand_on(document: dict[str, Any]) -> None:
     soft = parse_spec({**document, "guardrails": [{"metric": "likes", "at_least": 0.5, "penalty": 5}]})
     study = soft.build_study(seed=7)
-    seen = [Observation(0, k, 500, (float(k), 1.0), ((1e-4, 0.0), (0.0, 1e-4))) for k in range(4)]
-    study.observe([*seen, Observation(0, 1, 100, (1.0, 1.0), ((1e-4, 0.0), (0.0, 1e-4)), control=True)])
+    observations = [Observation(0, k, 500, (float(k), 1.0), ((1e-4, 0.0), (0.0, 1e-4))) for k in range(4)]
+    study.observe([*observations, Observation(0, 1, 100, (1.0, 1.0), ((1e-4, 0.0), (0.0, 1e-4)), control=True)])
     assert study.blend().certificate is not None
     assert hold_policy(study) is None
 

@@ -81,12 +81,14 @@ def test_every_node_and_the_next_start_know_them(document: Document, tmp_path: P
     service.shutdown()
     assert document["accounting"]["senders"]["missing"] == 0
     assert [one["events"] for one in document["quality"]["rejected"]["reasons"]] == [5, 3]
-    told = render_text(report)
-    assert "events rejected by the service" in told
-    assert "5: name is 'lke', which no metric of this study reads" in told
-    shown = CliRunner().invoke(main, ["study", "show", "feed", "--store", str(tmp_path)], env={"COLUMNS": "200"}).output
-    assert "rejected     8 events" in shown
-    assert "5: name is 'lke'" in shown
+    text = render_text(report)
+    assert "events rejected by the service" in text
+    assert "5: name is 'lke', which no metric of this study reads" in text
+    output = (
+        CliRunner().invoke(main, ["study", "show", "feed", "--store", str(tmp_path)], env={"COLUMNS": "200"}).output
+    )
+    assert "rejected     8 events" in output
+    assert "5: name is 'lke'" in output
 
 
 def test_the_dashboard_says_why(learning: Service) -> None:
@@ -100,10 +102,10 @@ def test_the_dashboard_says_why(learning: Service) -> None:
         "lines": [],
         "left_out": 0,
     }
-    shown = render_page("parts/answer.html", values).body.decode()
-    assert "2 events were rejected and count nowhere:" in shown
-    assert "<li>2: name is &#39;&lt;b&gt;lke&lt;/b&gt;&#39;, which no metric" in shown
-    assert "did not arrive" not in shown
+    page = render_page("parts/answer.html", values).body.decode()
+    assert "2 events were rejected and count nowhere:" in page
+    assert "<li>2: name is &#39;&lt;b&gt;lke&lt;/b&gt;&#39;, which no metric" in page
+    assert "did not arrive" not in page
 
 
 def test_reasons_that_differ_in_numbers_are_one_and_many_are_bounded(

@@ -149,8 +149,8 @@ def test_a_forgotten_unit_is_gone_and_replay_says_so(
     if archived:
         retention.archive("feed")
     mine = [event for event in sent if event["unit"] == "user 9"]
-    told = retention.forget("feed", "user 9", who="ann", reason="asked to")
-    assert write_record(told) == {"study": "feed", "events": len(mine), "rounds": [1, 2, 3]}
+    erasure = retention.forget("feed", "user 9", who="ann", reason="asked to")
+    assert write_record(erasure) == {"study": "feed", "events": len(mine), "rounds": [1, 2, 3]}
     assert archive.holding("feed", "user 9") == {}
     assert "user 9" not in units(learning)
     line = learning.audit("feed", limit=1000)[-1]

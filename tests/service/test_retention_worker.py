@@ -29,7 +29,7 @@ def feed(service: Service, events: list[dict[str, Any]]) -> None:
 
 
 @pytest.fixture
-def kept(learning: Service, traffic: Traffic, tmp_path: Path) -> Service:
+def learned_service(learning: Service, traffic: Traffic, tmp_path: Path) -> Service:
     """A study of two closed rounds, with an archive."""
     learning._archive = Archive(tmp_path / "archive")
     for _ in range(2):
@@ -43,28 +43,32 @@ def latest(service: Service) -> set[int]:
         return {row[0] for row in connection.execute("SELECT version FROM latest_exposures")}
 
 
-def test_learned_rounds_are_archived_when_they_are_old_enough(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = kept._clock()
+def test_learned_rounds_are_archived_when_they_are_old_enough(
+    learned_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = learned_service._clock()
     monkeypatch.setattr("pasto.service.retention_worker.monotonic", lambda: float("inf"))
-    upkeep = RetentionWorker(kept, Settings(archive_after=3600.0, archive_keep=7200.0))
+    upkeep = RetentionWorker(learned_service, Settings(archive_after=3600.0, archive_keep=7200.0))
     upkeep.tick()
     assert (upkeep.archived, upkeep.errors) == (0, 0), "an hour has not passed"
-    kept._clock = lambda: now + 5000.0
+    learned_service._clock = lambda: now + 5000.0
     upkeep.tick()
     assert upkeep.archived > 60
-    assert kept.retention._archive.rounds("feed") == [1, 2]
-    assert kept.replay("feed").identical
+    assert learned_service.retention._archive.rounds("feed") == [1, 2]
+    assert learned_service.replay("feed").identical
     upkeep.tick()
-    assert kept.retention._archive.rounds("feed") == [1, 2]
-    kept._clock = lambda: now + 8000.0
+    assert learned_service.retention._archive.rounds("feed") == [1, 2]
+    learned_service._clock = lambda: now + 8000.0
     upkeep.tick()
-    assert kept.retention._archive.rounds("feed") == []
-    assert kept.replay("feed").exceptions == {"deleted_events": ReplayException((1, 2))}
-    told = {name: value for name, _, value, _ in upkeep.read_metrics()}
-    assert told["pasto_archived_events"] == upkeep.archived
+    assert learned_service.retention._archive.rounds("feed") == []
+    assert learned_service.replay("feed").exceptions == {"deleted_events": ReplayException((1, 2))}
+    metrics = {name: value for name, _, value, _ in upkeep.read_metrics()}
+    assert metrics["pasto_archived_events"] == upkeep.archived
 
 
-def test_an_archive_is_looked_at_a_hundredth_of_an_age_later(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_looked_at_a_hundredth_of_an_age_later(
+    learned_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks: list[str] = []
 
     def take(self: Archive, store: Store, row: StudyRow, before: float) -> ArchiveResult:
@@ -74,7 +78,7 @@ def test_an_archive_is_looked_at_a_hundredth_of_an_age_later(kept: Service, monk
     monkeypatch.setattr(Archive, "take", take)
     moment = 50.0
     monkeypatch.setattr("pasto.service.retention_worker.monotonic", lambda: moment)
-    upkeep = RetentionWorker(kept, Settings(archive_after=1000))
+    upkeep = RetentionWorker(learned_service, Settings(archive_after=1000))
     upkeep.tick()
     upkeep.tick()
     moment = 61.0
@@ -82,61 +86,61 @@ def test_an_archive_is_looked_at_a_hundredth_of_an_age_later(kept: Service, monk
     assert looks == ["feed", "feed"]
 
 
-def test_exposures_that_credit_nothing_any_more_are_let_go(kept: Service, traffic: Traffic) -> None:
-    assert latest(kept) == {2}
-    feed(kept, [event for event in traffic(kept, 10) if event["type"] == "exposure"])
-    assert latest(kept) == {2, 3}
-    upkeep = RetentionWorker(kept, Settings())
+def test_exposures_that_credit_nothing_any_more_are_let_go(learned_service: Service, traffic: Traffic) -> None:
+    assert latest(learned_service) == {2}
+    feed(learned_service, [event for event in traffic(learned_service, 10) if event["type"] == "exposure"])
+    assert latest(learned_service) == {2, 3}
+    upkeep = RetentionWorker(learned_service, Settings())
     upkeep.tick()
-    assert (latest(kept), upkeep.trimmed, upkeep.errors) == ({3}, 20, 0)
+    assert (latest(learned_service), upkeep.trimmed, upkeep.errors) == ({3}, 20, 0)
     likes = [{"type": "metric", "id": unit, "unit": unit, "name": "like"} for unit in ("user 3", "user 23")]
-    feed(kept, likes)
-    with kept.store.read_transaction() as connection:
+    feed(learned_service, likes)
+    with learned_service.store.read_transaction() as connection:
         credited = connection.execute("SELECT version FROM events ORDER BY sequence DESC LIMIT 2").fetchall()
     assert [row[0] for row in credited] == [None, 3]
-    assert list(kept.store.check_integrity()) == []
+    assert list(learned_service.store.check_integrity()) == []
     upkeep.tick()
     assert upkeep.trimmed == 20
 
 
-def test_rounds_that_may_still_be_learned_keep_their_exposures(kept: Service) -> None:
-    row = kept.store.read_study("feed")
+def test_rounds_that_may_still_be_learned_keep_their_exposures(learned_service: Service) -> None:
+    row = learned_service.store.read_study("feed")
     assert row is not None
     waiting = {"round": 2, "learned": 2, "after": 0, "closed_at": 0.0}
     for details in ({"waiting": [waiting]}, {"correctable": [{"waiting": waiting, "until": 9, "recorded_by": 2}]}):
-        told = {**json.loads(row.details), "waiting": [], "correctable": [], **details}
-        assert delete_old_exposures(kept.store, replace(row, details=json.dumps(told))) == 0
-    assert delete_old_exposures(kept.store, row) == 30
+        state = {**json.loads(row.details), "waiting": [], "correctable": [], **details}
+        assert delete_old_exposures(learned_service.store, replace(row, details=json.dumps(state))) == 0
+    assert delete_old_exposures(learned_service.store, row) == 30
 
 
-def test_archived_studies_are_kept_up_too(kept: Service) -> None:
-    now = kept._clock()
+def test_archived_studies_are_kept_up_too(learned_service: Service) -> None:
+    now = learned_service._clock()
     stray = {"type": "metric", "id": "stray", "unit": "stranger", "name": "like"}
-    feed(kept, [stray])
-    kept.close_round("feed", who="ann")
-    kept.change("feed", "archive", who="ann", reason="done")
-    kept._clock = lambda: now + 5000.0
-    upkeep = RetentionWorker(kept, Settings(archive_after=3600.0, archive_keep=3600.0))
+    feed(learned_service, [stray])
+    learned_service.close_round("feed", who="ann")
+    learned_service.change("feed", "archive", who="ann", reason="done")
+    learned_service._clock = lambda: now + 5000.0
+    upkeep = RetentionWorker(learned_service, Settings(archive_after=3600.0, archive_keep=3600.0))
     upkeep.tick()
-    assert (upkeep.errors, latest(kept)) == (0, set())
-    with kept.store.read_transaction() as connection:
+    assert (upkeep.errors, latest(learned_service)) == (0, set())
+    with learned_service.store.read_transaction() as connection:
         assert connection.execute("SELECT count(*) FROM events WHERE unit <> ''").fetchone()[0] == 0
-    assert kept.retention._archive.rounds("feed") == [], "not even what belongs to no round"
-    assert list(kept.store.check_integrity()) == []
+    assert learned_service.retention._archive.rounds("feed") == [], "not even what belongs to no round"
+    assert list(learned_service.store.check_integrity()) == []
 
 
-def test_a_draft_has_nothing_to_keep(kept: Service) -> None:
-    row = kept.store.read_study("feed")
+def test_a_draft_has_nothing_to_keep(learned_service: Service) -> None:
+    row = learned_service.store.read_study("feed")
     assert row is not None
-    kept.create({**json.loads(row.study_file), "name": "other"}, who="ann")
-    kept.policy_cache.refresh()
-    upkeep = RetentionWorker(kept, Settings(archive_after=0.001))
+    learned_service.create({**json.loads(row.study_file), "name": "other"}, who="ann")
+    learned_service.policy_cache.refresh()
+    upkeep = RetentionWorker(learned_service, Settings(archive_after=0.001))
     upkeep.tick()
     assert (upkeep.errors, upkeep.archived > 60) == (0, True)
-    assert kept.retention._archive.rounds("feed") == [1, 2]
+    assert learned_service.retention._archive.rounds("feed") == [1, 2]
 
 
-def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_for_the_archive_holds_up_no_end(learned_service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, archive = threading.Event(), Retention.archive
 
     def begin(*arguments: Any, **named: Any) -> ArchiveResult:
@@ -144,8 +148,8 @@ def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service, monkeypatch:
         return archive(*arguments, **named)
 
     monkeypatch.setattr(Retention, "archive", begin)
-    upkeep = RetentionWorker(kept, Settings(archive_after=0.001, poll=0.0001, shutdown_timeout=0))
-    with kept.retention._archive.alone():
+    upkeep = RetentionWorker(learned_service, Settings(archive_after=0.001, poll=0.0001, shutdown_timeout=0))
+    with learned_service.retention._archive.alone():
         upkeep.start()
         thread = upkeep._thread._thread
         assert thread is not None
@@ -154,13 +158,15 @@ def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service, monkeypatch:
     thread.join()
 
 
-def test_a_failure_is_counted_and_the_next_look_comes(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_counted_and_the_next_look_comes(
+    learned_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> int:
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
         patch.setattr("pasto.service.retention_worker.delete_old_exposures", fail)
-        upkeep = RetentionWorker(kept, Settings())
+        upkeep = RetentionWorker(learned_service, Settings())
         upkeep.tick()
         assert (upkeep.errors, upkeep.trimmed) == (1, 0)
     upkeep.tick()

@@ -123,9 +123,9 @@ def test_a_round_can_end_by_its_exposures(
     scheduler = Scheduler(service)
     assert scheduler.tick() == 0
     events = traffic(service, 50)
-    shown = [event for event in events if event["type"] == "exposure"]
+    exposures = [event for event in events if event["type"] == "exposure"]
     liked = [event for event in events if event["type"] == "metric"]
-    for part, expected in ((shown[:49], 0), (liked, 0), (shown[:49], 0), (shown[49:], 1), ([], 0)):
+    for part, expected in ((exposures[:49], 0), (liked, 0), (exposures[:49], 0), (exposures[49:], 1), ([], 0)):
         service.ingest("feed", service.decode(json.dumps(part).encode())).result()
         assert scheduler.tick() == expected
     assert service.show("feed")["round"] == 2
@@ -218,7 +218,7 @@ def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(
     scheduler = Scheduler(service)
     for second in range(40):
         policy = service.policy_cache.current("feed")
-        shown = [
+        exposures = [
             {
                 "type": "exposure",
                 "id": unit,
@@ -228,7 +228,7 @@ def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(
             }
             for unit in (f"{second}/{number}" for number in range(20))
         ]
-        service.ingest("feed", service.decode(json.dumps(shown).encode())).result()
+        service.ingest("feed", service.decode(json.dumps(exposures).encode())).result()
         clocks.pass_(1.0 if second < 20 else 600.0)
         scheduler.tick()
         if second == 19:
@@ -270,12 +270,12 @@ def test_books_are_kept_up_whether_anyone_looks_or_not(
     monkeypatch.setattr("pasto.service.service.REFRESH_ROUNDS", 2)
     monkeypatch.setattr("pasto.service.event_ledger.SAVE_CLOSES", 1)
     number = timed.policy_cache.snapshot("feed").row.number
-    kept = []
+    refreshed = []
     for _ in range(3):
         clocks.pass_(HOUR)
         assert Scheduler(timed).tick() == 1
-        kept.append(timed.store.read_cache(f"event_counts/{number}") is not None)
-    assert kept == [False, True, True]
+        refreshed.append(timed.store.read_cache(f"event_counts/{number}") is not None)
+    assert refreshed == [False, True, True]
     monkeypatch.setattr(ReportBuilder, "update_counts", lambda self, study: 1 // 0)
     clocks.pass_(HOUR)
     assert Scheduler(timed).tick() == 1  # what goes wrong there is no close's trouble

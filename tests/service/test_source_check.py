@@ -207,9 +207,9 @@ def test_postgres_tables_and_permissions_are_checked(
     run("CREATE TABLE clicks (person TEXT, policy BIGINT, kind TEXT)")
     assert "source.events[0].table names 'plays', and there is no such table" in refusal()
     run("CREATE TABLE plays (person TEXT, policy TEXT, secs TEXT)")
-    said = refusal()
-    assert "source.events[0].version names the column 'policy' of 'plays', which holds text" in said
-    assert "source.events[0].fields gives 'seconds' the column 'secs' of 'plays', which holds text" in said
+    message = refusal()
+    assert "source.events[0].version names the column 'policy' of 'plays', which holds text" in message
+    assert "source.events[0].fields gives 'seconds' the column 'secs' of 'plays', which holds text" in message
     run("ALTER TABLE plays ALTER policy TYPE BIGINT USING 1, ALTER secs TYPE DOUBLE PRECISION USING 1")
     source = service.check(sourced).source
     assert source is not None

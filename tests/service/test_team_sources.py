@@ -43,15 +43,15 @@ def tables(service: Service, users: int = 400) -> dict[str, tuple[str, list[tupl
     """What the current policy's users did: columns and rows by table."""
     policy = service.policy_cache.current("feed")
     rng = random.Random(policy.version)
-    seen, plays, clicks = [], [], []
+    exposures, plays, clicks = [], [], []
     for unit in (f"user {number}" for number in range(users)):
         cell = policy.draw(unit)
         weight = int(cell.values["w"])
-        seen.append((unit, policy.version, cell.name))
+        exposures.append((unit, policy.version, cell.name))
         plays += [(unit, policy.version, {0: 2.0, 1: 0.0, 2: 0.1, 3: -1.0}[weight] + rng.gauss(0, 1))]
         clicks += [(unit, policy.version, rng.choice(("like", "share")))] * weight
     return {
-        "seen": ("person TEXT, policy BIGINT, shown TEXT", seen),
+        "seen": ("person TEXT, policy BIGINT, shown TEXT", exposures),
         "plays": ("person TEXT, policy BIGINT, secs DOUBLE PRECISION", plays),
         "clicks": ("person TEXT, policy BIGINT, kind TEXT", clicks),
     }
@@ -230,17 +230,17 @@ def test_windows_and_covariates_in_a_lake(
     for hour in range(4):
         version = service.policy_cache.current("feed").version
         began = hour * 3600.0
-        seen = [(f"user {number}", version, began + number) for number in range(100)]
-        new = [(unit, at + delay, rng.gauss(0, 1)) for unit, _, at in seen for delay in (60.0, 1800.0)]
+        exposures = [(f"user {number}", version, began + number) for number in range(100)]
+        new = [(unit, at + delay, rng.gauss(0, 1)) for unit, _, at in exposures for delay in (60.0, 1800.0)]
         plays += new
         with duckdb.connect() as connection:
             connection.execute("CREATE TABLE seen (unit TEXT, version BIGINT, moment DOUBLE)")
             connection.execute("CREATE TABLE plays (unit TEXT, moment DOUBLE, seconds DOUBLE)")
-            connection.executemany("INSERT INTO seen VALUES (?, ?, ?)", seen)
+            connection.executemany("INSERT INTO seen VALUES (?, ?, ?)", exposures)
             connection.executemany("INSERT INTO plays VALUES (?, ?, ?)", new)
             for name in ("seen", "plays"):
-                shown = "* REPLACE (TIMESTAMP '2026-11-01' + to_milliseconds((moment * 1000)::BIGINT) AS moment)"
-                stamped = f"SELECT {shown} FROM {name}"  # noqa: S608
+                columns = "* REPLACE (TIMESTAMP '2026-11-01' + to_milliseconds((moment * 1000)::BIGINT) AS moment)"
+                stamped = f"SELECT {columns} FROM {name}"  # noqa: S608
                 connection.execute(f"COPY ({stamped}) TO '{tmp_path}/{name}/{version}.parquet'")
         now += 3600.0
         service.close_round("feed", who="ann")

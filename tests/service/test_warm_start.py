@@ -41,12 +41,12 @@ def test_a_study_with_history_replays_and_shows_its_use(
     for _ in range(3):
         service.ingest("feed", service.decode(json.dumps(traffic(service, 300)).encode())).result()
         service.close_round("feed", who="ann")
-    shown = service.show("feed")["history"]
-    assert shown["listed"] == 3
-    assert set(shown["explained"]) == {"watch", "likes"}
+    history = service.show("feed")["history"]
+    assert history["listed"] == 3
+    assert set(history["explained"]) == {"watch", "likes"}
     assert service.replay("feed").identical
     other = Service(service.store)
-    assert other.show("feed")["history"] == shown
+    assert other.show("feed")["history"] == history
     assert other.replay("feed").identical
 
 

@@ -33,7 +33,7 @@ def create(store: Store) -> int:
     return store.create_study(row, AuditRow(0.0, "ann", "create", "")).number
 
 
-def kept(store: Store) -> list[str]:
+def list_event_ids(store: Store) -> list[str]:
     with store.read_transaction() as connection:
         return [row[0] for row in connection.execute("SELECT id FROM events ORDER BY sequence")]
 
@@ -65,7 +65,7 @@ def test_everything_is_there_after_closing(tmp_path: Path, opened: Opened) -> No
     first.close()
     assert all(future.result().new == (True,) for future in futures)
     second = opened(str(tmp_path))
-    assert kept(second) == [str(index) for index in range(50)]
+    assert list_event_ids(second) == [str(index) for index in range(50)]
     assert second.append_events(number, exposures("7", "50")).result() == AppendResult((False, True), 51)
 
 
@@ -124,21 +124,21 @@ def test_a_forked_child_cannot_use_it(tmp_path: Path, opened: Opened) -> None:
     found = multiprocessing.get_context("fork").Queue()
 
     def child() -> None:
-        said = []
+        outcomes = []
         for call in (store.list_studies, lambda: store.append_events(number, []), lambda: store.revoke_key("a", 1.0)):
             try:
                 call()
             except StoreError as error:
-                said.append(str(error))
+                outcomes.append(str(error))
         store.close()
-        found.put(said)
+        found.put(outcomes)
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
-    said = found.get(timeout=60)
+    outcomes = found.get(timeout=60)
     process.join()
-    assert len(said) == 3
-    assert all("forked" in text for text in said)
+    assert len(outcomes) == 3
+    assert all("forked" in text for text in outcomes)
     assert store.append_events(number, exposures("1")).result().new == (True,)
 
 
@@ -240,7 +240,7 @@ def test_readers_see_one_moment_while_others_write(tmp_path: Path, opened: Opene
         store.append_events(number, exposures("2", "3")).result()
         assert store.read_high_water(number) == 3
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)
-    assert kept(store) == ["1", "2", "3"]
+    assert list_event_ids(store) == ["1", "2", "3"]
 
 
 def test_too_much_waiting_is_refused_whole() -> None:

@@ -72,11 +72,11 @@ def test_the_address_says_where_the_tables_are(postgres_url: str, opened: Opened
 
 
 @services
-@pytest.mark.parametrize(("said", "limit"), [("", "1min"), ("&options=-cstatement_timeout%3D10min", "10min")])
+@pytest.mark.parametrize(("option", "limit"), [("", "1min"), ("&options=-cstatement_timeout%3D10min", "10min")])
 def test_the_address_says_how_long_a_question_may_take(
-    postgres_url: str, opened: Opened, said: str, limit: str
+    postgres_url: str, opened: Opened, option: str, limit: str
 ) -> None:
-    with opened(f"{postgres_url}{said}").read_transaction() as connection:
+    with opened(f"{postgres_url}{option}").read_transaction() as connection:
         assert connection.execute("SHOW statement_timeout").fetchone() == (limit,)
         assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("10min",)
 
@@ -225,8 +225,8 @@ def test_a_restart_of_the_server_loses_nothing(postgres_server: Any, postgres_ur
     with ThreadPoolExecutor(3) as pool:
         senders = [pool.submit(send, who) for who in range(2)]
         for mode in ("immediate", "fast", "immediate"):
-            seen = len(answers)
-            while len(answers) == seen and not all(sender.done() for sender in senders):
+            count = len(answers)
+            while len(answers) == count and not all(sender.done() for sender in senders):
                 time.sleep(0.001)
             postgres_server.stop(mode)
             postgres_server.start()

@@ -216,9 +216,9 @@ def length(folder: Path) -> int:
 
 
 def points(folder: Path, count: int) -> list[int]:
-    whole = length(folder)
-    assert whole > count
-    return [1 + index * whole // count for index in range(count)]
+    size = length(folder)
+    assert size > count
+    return [1 + index * size // count for index in range(count)]
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(200, marks=pytest.mark.services)])

@@ -35,7 +35,7 @@ def filled(store: Store) -> int:
     return study
 
 
-def kept(store: Store) -> list[Any]:
+def list_rows(store: Store) -> list[Any]:
     with store.read_transaction() as connection:
         rows = connection.execute("SELECT version, unit, name, id FROM events ORDER BY sequence").fetchall()
     return [tuple(row) for row in rows]
@@ -46,7 +46,7 @@ def test_archived_events_are_deleted_and_their_ids_count_once(store: Store) -> N
     last = store.read_high_water(study)
     assert store.delete_archived_events(study, 1, 0, 6) == 6
     assert store.delete_archived_events(study, 1, 0, 6) == 0
-    rows = kept(store)
+    rows = list_rows(store)
     assert [row[1] for row in rows] == ["u0", "u0", "u1", "u1", "u2", "u2", "stranger"]
     again = store.append_events(study, events(1)).result()
     assert (again.new, again.conflicts) == ((False,) * 6, ())
@@ -54,7 +54,7 @@ def test_archived_events_are_deleted_and_their_ids_count_once(store: Store) -> N
     assert store.delete_archived_events(study, 0, 0, last) == 1
     assert list(store.check_integrity()) == []
     assert store.delete_archived_events(study, 2, 0, last) == 6
-    assert kept(store) == []
+    assert list_rows(store) == []
     assert list(store.check_integrity()) == []
     assert store.read_high_water(study) == last, "sequences go on, though no event is left"
     again = store.append_events(study, [*events(2), *events(3)]).result()
@@ -119,7 +119,7 @@ def test_only_the_span_of_that_study_is_deleted(store: Store) -> None:
     study = filled(store)
     assert store.delete_archived_events(study + 1, 1, 0, 10**4) == 0
     assert store.delete_archived_events(study, 1, 2, 4) == 2
-    assert [row[1] for row in kept(store)[:4]] == ["u0", "u0", "u2", "u2"]
+    assert [row[1] for row in list_rows(store)[:4]] == ["u0", "u0", "u2", "u2"]
 
 
 def test_a_long_span_is_deleted_in_steps(store: Store) -> None:
@@ -130,12 +130,12 @@ def test_a_long_span_is_deleted_in_steps(store: Store) -> None:
 def test_a_forgotten_unit_leaves_its_ids_and_a_record(store: Store) -> None:
     study = filled(store)
     assert store.erase_unit(study, "u1", FORGET) == 4
-    assert not any("u1" in str(row) for row in kept(store)), "an id may name its unit"
+    assert not any("u1" in str(row) for row in list_rows(store)), "an id may name its unit"
     assert [line.action for line in store.read_audit_log(study)] == ["create", "forget"]
     assert list(store.check_integrity()) == []
     again = store.append_events(study, [*events(1), EventRow("x", METRIC, "u1", None, None, None, "like")]).result()
     assert again.new == (*(False,) * 6, True)
-    assert kept(store)[-1] == (None, "u1", "like", "x"), "nothing is credited to an exposure that was forgotten"
+    assert list_rows(store)[-1] == (None, "u1", "like", "x"), "nothing is credited to an exposure that was forgotten"
     assert store.erase_unit(study, "nobody", FORGET) == 0
 
 
@@ -167,7 +167,7 @@ def test_exposures_of_old_policies_are_let_go_and_credit_nothing(store: Store) -
     store.append_events(
         study, [EventRow(f"x{unit}", METRIC, unit, None, None, None, "like") for unit in ("v1", "u1")]
     ).result()
-    assert [row[0] for row in kept(store)[-2:]] == [None, 2]
+    assert [row[0] for row in list_rows(store)[-2:]] == [None, 2]
     assert store.delete_latest_exposures(study, 3) == 3
     assert any("is not stored" in finding for finding in store.check_integrity()), "what is served must be remembered"
 

@@ -215,12 +215,12 @@ def test_events_are_kept_as_they_came(store: Store, study: StudyRow) -> None:
         "SELECT study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position "
         "FROM events ORDER BY sequence",
     )
-    seen = [
+    columns_of_rows = [
         (*row[:8], row[8] if row[8] is None or isinstance(row[8], dict) else json.loads(row[8]), *row[9:])
         for row in rows
     ]
     n = study.number
-    assert seen == [
+    assert columns_of_rows == [
         (n, "e1", EXPOSURE, unit, 1, "learner", 0, None, None, 0, None, None),
         (n, "m1", METRIC, unit, 1, "learner", 0, "watch", {"seconds": 1.5}, 0, "s1", 7),
         (n, "m2", METRIC, "nobody", None, None, None, "watch", {"seconds": 1.5}, 0, "s1", 7),
@@ -350,10 +350,10 @@ def test_metrics_are_credited_to_their_units_latest_exposure(store: Store, study
     ]
     store.append_events(study.number, batch).result()
     store.append_events(study.number, [metric("later")]).result()
-    seen = credited(store)
-    assert seen["early"] == seen["stranger"] == (None, None, None)
-    assert seen["one"] == seen["own"] == (1, "learner", 3)
-    assert seen["two"] == seen["later"] == (2, "learner", 5)
+    credits = credited(store)
+    assert credits["early"] == credits["stranger"] == (None, None, None)
+    assert credits["one"] == credits["own"] == (1, "learner", 3)
+    assert credits["two"] == credits["later"] == (2, "learner", 5)
 
 
 def test_neither_duplicates_nor_excluded_exposures_move_the_latest(store: Store, study: StudyRow) -> None:
@@ -450,11 +450,11 @@ def test_a_batch_given_up_in_time_is_not_written(store: Store, study: StudyRow) 
     started.wait()
     given_up = store.append_events(study.number, [exposure("1")])
     assert given_up.cancel()
-    kept = store.append_events(study.number, [exposure("2")])
+    future = store.append_events(study.number, [exposure("2")])
     go_on.set()
     holder.join()
-    assert kept.result().new == (True,)
-    assert not kept.cancel()
+    assert future.result().new == (True,)
+    assert not future.cancel()
     assert query(store, "SELECT id FROM events") == [("2",)]
 
 

@@ -55,7 +55,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.latest: dict[tuple[int, str], tuple[Any, ...]] = {}
         self.tallies: dict[tuple[int, str], SenderCounts] = {}
         self.rows: list[StudyRow] = []
-        self.seen: list[StudyRow] = []
+        self.last_read: list[StudyRow] = []
         self.policies: dict[int, list[int]] = {}
 
     def teardown(self) -> None:
@@ -68,7 +68,7 @@ class StoreMachine(RuleBasedStateMachine):
             row = StudyRow(name, 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
             self.rows.append(self.store.create_study(row, AuditRow(0.0, "ann", "create", "")))
             self.policies[self.rows[-1].number] = []
-        self.seen = list(self.rows)
+        self.last_read = list(self.rows)
 
     @rule(batches=st.lists(st.tuples(st.integers(0, 1), BATCHES, TALLIES), min_size=1, max_size=4))
     def append(self, batches: list[tuple[int, list[EventRow], list[SenderCounts]]]) -> None:
@@ -97,7 +97,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 1), stale=st.booleans(), version=st.integers(1, 6))
     def commit(self, place: int, stale: bool, version: int) -> None:
-        before = self.seen[place] if stale else self.rows[place]
+        before = self.last_read[place] if stale else self.rows[place]
         version = min(version, len(self.policies[before.number]) + 1)
         after = replace(before, state=f"state {version}", version=version)
         row = PolicyRow(
@@ -107,7 +107,7 @@ class StoreMachine(RuleBasedStateMachine):
         audit = [AuditRow(0.0, "bob", "publish", "")]
         assert self.store.update_study(before, after, policy=row, audit=audit) == fits
         if fits:
-            self.seen[place] = before
+            self.last_read[place] = before
             self.rows[place] = replace(after, generation=before.generation + 1)
             self.policies[before.number].append(version)
 

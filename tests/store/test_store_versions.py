@@ -44,13 +44,13 @@ def lived(folder: Path) -> str:
     store = SqliteStore(folder, clock=lambda: 1700000000.25)
     study = StudyRow("feed", 0, 1, "draft", '{"name": "feed"}', 2**64 + 1, 0, 0, 1700000000.0, 1700000000.0)
     before = store.create_study(study, AuditRow(1700000000.0, "ann", "create", "a try"))
-    shown = [
+    exposures = [
         EventRow(f"e{i}", EXPOSURE, f"unit {i % 3}", 1, "learner", i % 2, source="s", position=i) for i in range(5)
     ]
     liked = [EventRow(f"m{i}", METRIC, f"unit {i}", None, None, None, "like", '{"value": 0.1}') for i in range(4)]
     rejections = Rejections((RejectionReason("no unit", "no unit", 2),), (RejectedPositions("s", 2, 6, 7),))
     tallies = [SenderCounts("s", 1, 5, '{"a": 5}', "{}")]
-    store.append_events(before.number, [*shown, *liked], tallies, rejections, "ab12").result()
+    store.append_events(before.number, [*exposures, *liked], tallies, rejections, "ab12").result()
     checksum = hashlib.sha256(TEXT.encode()).hexdigest()
     store.update_study(
         before,

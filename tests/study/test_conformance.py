@@ -175,9 +175,9 @@ def test_the_order_of_tells_within_a_round_does_not_matter(learner: Make) -> Non
     forward, backward = build(learner), build(learner)
     for study, step in ((forward, 1), (backward, -1)):
         assignments = study.ask(6)
-        told = [measured(a, slot) for slot, a in enumerate(assignments)]
+        measurements = [measured(a, slot) for slot, a in enumerate(assignments)]
         for slot in range(6)[::step]:
-            study.tell(assignments[slot], told[slot])
+            study.tell(assignments[slot], measurements[slot])
     assert forward.state() == backward.state()
 
 

@@ -36,7 +36,7 @@ def build(learner: Make = LEARNERS["thompson"]) -> Study:
     return Study(rows, OBJECTIVE, learner=learner(), seed=3, baseline=0, control_share=0.1)
 
 
-def seen(version: int, salt: int = 0) -> list[Observation]:
+def observe_round(version: int, salt: int = 0) -> list[Observation]:
     """A round under a policy; another salt is the same round when more of it had come."""
     rng = np.random.default_rng([version, salt])
     covariance = ((0.02, 0.0), (0.0, 0.03))
@@ -57,15 +57,15 @@ def test_what_is_corrected_is_known_as_if_it_had_been_on_time(learner: Make) -> 
     study, policies = build(learner), {}
     for version in range(5):
         policies[version] = study.policy
-        study.observe(seen(version), final=False)
+        study.observe(observe_round(version), final=False)
     served = {version: policy.probabilities for version, policy in policies.items()}
-    right = [seen(version, 7 if version in (1, 3) else 0) for version in range(5)]
+    right = [observe_round(version, 7 if version in (1, 3) else 0) for version in range(5)]
     study.rewind()
     for one in right:
         study.observe(one, final=False, publish=False)
     assert (study.rounds, study.policy.version) == (5, 5)
     assert study.state()["learned"] == folded(study, policies, right)
-    assert study.state()["learned"] != folded(study, policies, [seen(version) for version in range(5)])
+    assert study.state()["learned"] != folded(study, policies, [observe_round(version) for version in range(5)])
     assert {version: study._correctable.policies[version].probabilities for version in served} == served  # type: ignore[union-attr]
 
 
@@ -79,20 +79,20 @@ def test_neither_order_nor_lateness_of_corrections_matters(data: st.DataObject) 
     for version in range(count):
         policies[version] = study.policy
         known[version] = 0
-        study.observe(seen(version), final=False)
+        study.observe(observe_round(version), final=False)
         wrong = data.draw(st.sets(st.integers(settled, version)))
         if wrong:
             known |= {one: data.draw(st.integers(0, 9)) for one in sorted(wrong)}
             study.rewind()
             for one in range(settled, version + 1):
-                study.observe(seen(one, known[one]), final=False, publish=False)
+                study.observe(observe_round(one, known[one]), final=False, publish=False)
         for one in range(settled, settled + data.draw(st.integers(0, version - settled))):
-            study.settle(seen(one, known[one]))
+            study.settle(observe_round(one, known[one]))
             settled += 1
         if data.draw(st.booleans()):
             study = Study.from_state(json.loads(json.dumps(study.state())))
         assert study.correctable == tuple(range(settled, version + 1))
-    expected = folded(study, policies, [seen(version, known[version]) for version in range(count)])
+    expected = folded(study, policies, [observe_round(version, known[version]) for version in range(count)])
     assert study.state()["learned"] == expected
     assert study.rounds == count
 
@@ -101,8 +101,8 @@ def test_neither_order_nor_lateness_of_corrections_matters(data: st.DataObject) 
 def test_a_study_without_open_rounds_is_as_it_always_was(learner: Make) -> None:
     plain, open_ = build(learner), build(learner)
     for version in range(4):
-        plain.observe(seen(version))
-        open_.observe(seen(version), final=False)
+        plain.observe(observe_round(version))
+        open_.observe(observe_round(version), final=False)
         assert open_.policy == plain.policy
     assert "correctable" in open_.state()
     assert "correctable" not in plain.state()
@@ -117,23 +117,23 @@ def test_a_round_that_came_empty_takes_its_place_when_its_units_come() -> None:
         if version == 1:
             study.publish()
         else:
-            study.observe(seen(version), final=False)
+            study.observe(observe_round(version), final=False)
     study.rewind()
     for version in range(3):
-        study.observe(seen(version), final=False, publish=False)
+        study.observe(observe_round(version), final=False, publish=False)
     assert study.correctable == (0, 1, 2)
-    assert study.state()["learned"] == folded(study, policies, [seen(version) for version in range(3)])
+    assert study.state()["learned"] == folded(study, policies, [observe_round(version) for version in range(3)])
 
 
 def test_candidates_that_came_meanwhile_stay() -> None:
     study = build()
-    study.observe(seen(0), final=False)
+    study.observe(observe_round(0), final=False)
     study.add([{"w": 9}])
-    study.observe(seen(2), final=False)
+    study.observe(observe_round(2), final=False)
     again = Study.from_state(json.loads(json.dumps(study.state())))
     again.rewind()
-    again.observe(seen(0, 4), final=False, publish=False)
-    again.observe(seen(2), final=False)
+    again.observe(observe_round(0, 4), final=False, publish=False)
+    again.observe(observe_round(2), final=False)
     assert len(again.candidates) == len(again.policy.probabilities) == 4
     assert again.rounds == 2
 
@@ -162,15 +162,15 @@ def test_a_continuous_space_keeps_the_points_it_found() -> None:
 def test_what_cannot_be_done_says_why() -> None:
     study = build()
     with pytest.raises(OptionError, match="not the oldest one that may be corrected; those are, in order: none"):
-        study.settle(seen(0))
-    study.observe(seen(0), final=False)
-    study.observe(seen(1), final=False)
+        study.settle(observe_round(0))
+    study.observe(observe_round(0), final=False)
+    study.observe(observe_round(1), final=False)
     with pytest.raises(OptionError, match="in order: 0, 1"):
-        study.settle(seen(1))
+        study.settle(observe_round(1))
     with pytest.raises(OptionError, match="settle those first"):
-        study.observe(seen(2))
+        study.observe(observe_round(2))
     with pytest.raises(AlreadyAnsweredError):
-        study.observe(seen(1), final=False)
+        study.observe(observe_round(1), final=False)
     assignments = study.ask(parallel=10)
     study.tell(assignments, np.zeros((10, 2)), standard_errors=np.ones((10, 2)))
     with pytest.raises(OptionError, match=r"call settle_all\(\) instead"):

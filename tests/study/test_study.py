@@ -280,11 +280,11 @@ def test_a_version_is_observed_once_and_late_ones_while_they_are_kept(study: pas
 def test_one_call_observes_one_round(study: pasto.Study) -> None:
     with pytest.raises(MeasurementError, match="at least one"):
         study.observe([])
-    seen = Observation(0, 0, 5, (1.0, 1.0))
+    observation = Observation(0, 0, 5, (1.0, 1.0))
     with pytest.raises(MeasurementError, match="versions"):
-        study.observe([seen, Observation(1, 1, 5, (1.0, 1.0))])
+        study.observe([observation, Observation(1, 1, 5, (1.0, 1.0))])
     with pytest.raises(MeasurementError, match="observed twice"):
-        study.observe([seen, seen])
+        study.observe([observation, observation])
 
 
 def test_a_utility_is_passed_back_in() -> None:

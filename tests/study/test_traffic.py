@@ -119,10 +119,10 @@ def test_caps_and_entries_bound_every_candidate_but_the_baseline() -> None:
 
 
 def test_a_budget_keeps_the_served_policy_near_its_guardrail() -> None:
-    free, kept = build(baseline=0), build(baseline=0, loss_budget=0.1)
-    assert kept.policy.probabilities == pytest.approx((0.9, 0.1 / 3, 0.1 / 3, 0.1 / 3))
+    free, limited = build(baseline=0), build(baseline=0, loss_budget=0.1)
+    assert limited.policy.probabilities == pytest.approx((0.9, 0.1 / 3, 0.1 / 3, 0.1 / 3))
     worst = []
-    for study in (free, kept):
+    for study in (free, limited):
         lows = []
         for _ in range(30):
             lows.append(float(TRUTH[1] @ study.policy.probabilities))
@@ -130,7 +130,7 @@ def test_a_budget_keeps_the_served_policy_near_its_guardrail() -> None:
         worst.append(min(lows))
     assert worst[0] < 0.3
     assert worst[1] > 0.35
-    assert kept.blend().value > 0.3  # it has learned, not only waited
+    assert limited.blend().value > 0.3  # it has learned, not only waited
     with pytest.raises(OptionError, match="baseline="):
         build(loss_budget=0.1)
     with pytest.raises(OptionError, match="guardrails are y"):
@@ -226,7 +226,7 @@ def test_a_metric_that_never_varies_is_no_infinite_knowledge(
     )
     rng = np.random.default_rng(3)
     for _ in range(3):
-        seen = [
+        observations = [
             Observation(
                 study.policy.version,
                 candidate,
@@ -237,7 +237,7 @@ def test_a_metric_that_never_varies_is_no_infinite_knowledge(
             )
             for candidate, control in [*((place, False) for place in range(6)), (0, True)]
         ]
-        study.observe(seen)
+        study.observe(observations)
         assert np.isfinite(study.policy.probabilities).all()
     blend = study.blend()
     assert blend.feasible

@@ -72,8 +72,8 @@ def world() -> World:
             drawn = {"unit": unit, "version": version, "candidate": cell.name}
             found.append({"type": "exposure", "id": f"{policy.study}/e/{version}/{number}", **drawn})
             fields = {"x": x, "y": y}
-            seen = {"type": "metric", "id": f"{policy.study}/m/{version}/{number}", "name": "seen", "fields": fields}
-            found.append({**seen, **drawn})
+            event = {"type": "metric", "id": f"{policy.study}/m/{version}/{number}", "name": "seen", "fields": fields}
+            found.append({**event, **drawn})
         return found
 
     return events

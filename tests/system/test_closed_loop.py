@@ -58,14 +58,14 @@ def test_a_study_learns_a_blend_that_beats_every_single_candidate(
 
 def test_every_store_learns_the_same(store: Store, document: dict[str, Any], world: World, send: Send) -> None:
     checksums, shares = [], []
-    for kept in (store, open_store("memory:")):
-        service = Service(kept)
+    for each_store in (store, open_store("memory:")):
+        service = Service(each_store)
         _lives(service, document)
         _learn(service, world, send, rounds=3, users=100)
         checksums.append([one["learner_checksum"] for one in service.rounds("feed")])
         shares.append({one["name"]: one["probability"] for one in write_record(service.report("feed"))["policy"]})
-        if kept is not store:
-            kept.close()
+        if each_store is not store:
+            each_store.close()
     assert shares[0] == pytest.approx(shares[1], rel=1e-9)
     if store.dialect == "sqlite":  # databases add up in an order of their own
         assert checksums[0] == checksums[1]

@@ -118,9 +118,9 @@ def expected(run: Run, rounds: int) -> Any:
     for row in run.store.list_policies(run.number):
         if row.round <= rounds and row.learner_version is not None:
             waiting = MaturingRound(row.round, row.learner_version, row.after_sequence, 0.0)
-            seen = round_observations(spec, waiting, moments_of(run.store, spec, run.number, waiting, until))
+            observations = round_observations(spec, waiting, moments_of(run.store, spec, run.number, waiting, until))
             policy: Policy = run.served[row.learner_version]
-            state = study._learner.learn(study._problem, state, build_round(seen.observations, policy))
+            state = study._learner.learn(study._problem, state, build_round(observations.observations, policy))
     return study._learner.save(state)
 
 
@@ -237,8 +237,8 @@ def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: St
     for found in (reader.read(3), RoundHistoryReader(memory, run.number).read(3)):
         assert [one.version for one in found.rounds] == [1, 2]
         assert sum(cell.units for cell in found.rounds[0].cells) == 60 > before
-    said = run.service.rounds("feed")[-1]
-    assert (said["learned_from"], said["corrected"]) == ([2], [1])
+    closed = run.service.rounds("feed")[-1]
+    assert (closed["learned_from"], closed["corrected"]) == ([2], [1])
     assert run.service.audit("feed")[-1]["detail"]["corrected"] == [1]
 
 
@@ -349,13 +349,13 @@ def test_replay_finds_a_correction_that_is_not_so(
         def list_closes(self, study: int, **page: Any) -> list[Any]:
             found = []
             for close in memory.list_closes(study, **page):
-                told = json.loads(close.record)
-                if told.get("corrected"):
+                record = json.loads(close.record)
+                if record.get("corrected"):
                     if harm == "dropped":
-                        del told["corrected"][0]
+                        del record["corrected"][0]
                     else:
-                        told["corrected"][0]["cells"][0]["units"] += 1
-                found.append(replace(close, record=json.dumps(told)))
+                        record["corrected"][0]["cells"][0]["units"] += 1
+                found.append(replace(close, record=json.dumps(record)))
             return found
 
     snapshot = run.service.policy_cache.snapshot("feed")

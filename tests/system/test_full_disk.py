@@ -134,6 +134,6 @@ def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> N
         assert list(found.check_integrity()) == []
     reopened = open_store(str(folder))
     with reopened.read_transaction() as connection:
-        kept = {identity for (identity,) in connection.execute("SELECT id FROM events WHERE kind = 1")}
+        stored_ids = {identity for (identity,) in connection.execute("SELECT id FROM events WHERE kind = 1")}
     reopened.close()
-    assert kept >= {f"e{k}" for k in range(acknowledged + 500)}
+    assert stored_ids >= {f"e{k}" for k in range(acknowledged + 500)}

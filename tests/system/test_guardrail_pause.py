@@ -40,11 +40,11 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
 @pytest.fixture
 def heard() -> Iterator[tuple[list[dict[str, Any]], str]]:
     """What a listener outside was told, and where it is."""
-    told: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
 
     class Listener(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            messages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(204)
             self.end_headers()
 
@@ -54,7 +54,7 @@ def heard() -> Iterator[tuple[list[dict[str, Any]], str]]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield told, f"http://127.0.0.1:{server.server_port}/hook"
+    yield messages, f"http://127.0.0.1:{server.server_port}/hook"
     server.shutdown()
     thread.join()
     server.server_close()

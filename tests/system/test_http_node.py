@@ -82,8 +82,8 @@ def test_the_real_clients_get_what_the_policy_draws(running: ServiceProcess) -> 
             "arm": cell.arm,
         }
         node, web = found["node"][unit], found["web"][unit]
-        for told in (node["object"], web["object"]):
-            assert told == {
+        for answer in (node["object"], web["object"]):
+            assert answer == {
                 "value": dict(cell.values),
                 "variant": cell.name,
                 "reason": "SPLIT",

@@ -59,9 +59,9 @@ def start() -> Iterator[Start]:
         )
         processes.append(process)
         assert process.stdout is not None
-        said = process.stdout.readline()
-        found = re.fullmatch(r"pasto is serving (.+) on (http://\S+)\n", said)
-        assert found is not None, said + process.communicate()[1]
+        line = process.stdout.readline()
+        found = re.fullmatch(r"pasto is serving (.+) on (http://\S+)\n", line)
+        assert found is not None, line + process.communicate()[1]
         return process, found[2]
 
     yield run
@@ -81,10 +81,10 @@ def wait_for_pid(file: Path) -> int:
 
 def refused(*words: str) -> str:
     """What a service that does not start says."""
-    told = CliRunner().invoke(main, ["serve", "--port", "0", *words])
-    assert told.exit_code == 2
-    assert told.stdout == ""
-    return told.stderr
+    outcome = CliRunner().invoke(main, ["serve", "--port", "0", *words])
+    assert outcome.exit_code == 2
+    assert outcome.stdout == ""
+    return outcome.stderr
 
 
 def client(url: str) -> httpx.Client:
@@ -101,7 +101,7 @@ def batch(start: int) -> list[dict[str, str]]:
 def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path, how: signal.Signals) -> None:
     store = tmp_path / "store"
     process, url = start("--store", str(store))
-    kept: list[str] = []
+    accepted: list[str] = []
     with client(url) as site:
         site.post("/v1/studies", content=EXAMPLE, headers={"content-type": "application/yaml"}).raise_for_status()
         site.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
@@ -116,18 +116,18 @@ def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path
                     except httpx.TransportError:
                         return
                     if answer.status_code == 200:
-                        kept.extend(event["id"] for event in batch(number))
+                        accepted.extend(event["id"] for event in batch(number))
 
         def wait() -> None:
-            told = httpx.get(f"{url}/v1/studies/feed/policy?wait=60", headers={"if-none-match": tag}, timeout=70)
-            heard.append(told.status_code)
+            response = httpx.get(f"{url}/v1/studies/feed/policy?wait=60", headers={"if-none-match": tag}, timeout=70)
+            heard.append(response.status_code)
 
         tag = site.get("/v1/studies/feed/policy").headers["etag"]
         heard: list[int] = []
         callers = [threading.Thread(target=send), threading.Thread(target=wait)]
         for caller in callers:
             caller.start()
-        while len(kept) < 200 or "pasto_policy_waiters 1.0" not in site.get("/metrics").text:
+        while len(accepted) < 200 or "pasto_policy_waiters 1.0" not in site.get("/metrics").text:
             time.sleep(0.005)
         process.send_signal(how)
         _, logged = process.communicate(timeout=120)
@@ -142,7 +142,7 @@ def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path
         with reopened.read_transaction() as connection:
             found = {identity for (identity,) in connection.execute("SELECT id FROM events WHERE kind = 1")}
             exposed = connection.execute("SELECT count(*) FROM events WHERE kind = 0").fetchone()[0]
-        assert set(kept) <= found
+        assert set(accepted) <= found
         assert exposed == 1
         assert list(reopened.check_integrity()) == []
     finally:
@@ -178,18 +178,18 @@ def test_a_computation_without_end_does_not_hold_up_the_end(start: Start, tmp_pa
 def test_it_does_not_listen_beyond_this_machine_without_a_key(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     everywhere = "0.0.0.0"  # noqa: S104 -- that is what is refused
-    told = refused("--store", store, "--host", everywhere, "--port", "0")
-    assert "the store holds no valid key" in told
-    assert "pasto key create" in told
+    message = refused("--store", store, "--host", everywhere, "--port", "0")
+    assert "the store holds no valid key" in message
+    assert "pasto key create" in message
     assert "the store holds no valid key" in refused("--store", store, "--keys-required", "yes", "--port", "0")
-    kept = open_store(store)
-    keys = ApiKeys(kept)
+    opened = open_store(store)
+    keys = ApiKeys(opened)
     gone = keys.create("gone", ["admin"])
     keys.revoke(gone.prefix)
     with pytest.raises(OptionError, match="the store holds no valid key"):
-        check_safe(ApiKeys(kept), Settings(store=store, host="::"))
+        check_safe(ApiKeys(opened), Settings(store=store, host="::"))
     keys.create("boss", ["admin"])
-    kept.close()
+    opened.close()
     running = ServiceProcess(Settings(store=store, host=everywhere, port=0))
     assert not running.application.context.authenticator.open
     running.close()
@@ -227,8 +227,8 @@ def test_a_webhook_in_a_private_network_that_is_allowed_is_not_refused() -> None
 
 def test_settings_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PASTO_BODY_LIMIT", "much")
-    told = refused()
-    assert told == "error: PASTO_BODY_LIMIT needs a whole number from 1,000 to 1,000,000,000, got 'much'\n"
+    message = refused()
+    assert message == "error: PASTO_BODY_LIMIT needs a whole number from 1,000 to 1,000,000,000, got 'much'\n"
 
 
 @pytest.mark.services

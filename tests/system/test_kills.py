@@ -28,10 +28,10 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(
     service.change("feed", "start", who="ann")
     service.shutdown()
     lines = _lives_and_deaths(place, kills)
-    told = [line.split() for line in lines]
+    acknowledged = [line.split() for line in lines]
     assert not [line for line in lines if line.startswith(("failed", "refused"))]
-    acked = [int(words[1]) for words in told if words[0] == "acked"]
-    closed = [int(words[1]) for words in told if words[0] == "closed"]
+    acked = [int(words[1]) for words in acknowledged if words[0] == "acked"]
+    closed = [int(words[1]) for words in acknowledged if words[0] == "closed"]
     assert len(acked) > kills
     assert len(closed) > kills // 4
     _check(place, acked, closed)
@@ -75,13 +75,17 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
         with store.read_transaction() as connection:
             ids = [row[0] for row in connection.execute("SELECT id FROM events").fetchall()]
         assert len(ids) == len(set(ids))
-        kept = set(ids)
-        lost = [f"{kind}/{n}/{u}" for n in acked for u in range(20) for kind in "em" if f"{kind}/{n}/{u}" not in kept]
+        stored_ids = set(ids)
+        lost = [
+            f"{kind}/{n}/{u}" for n in acked for u in range(20) for kind in "em" if f"{kind}/{n}/{u}" not in stored_ids
+        ]
         assert not lost
-        whole = max(int(name.split("/")[1]) for name in kept)
-        assert len(kept) == 40 * whole  # batches are sent again until they are taken, so none is missing in between
+        last = max(int(name.split("/")[1]) for name in stored_ids)
+        assert (
+            len(stored_ids) == 40 * last
+        )  # batches are sent again until they are taken, so none is missing in between
         books = write_record(service.report("feed"))["accounting"]["events"]
-        assert books["exposures"] + books["metrics"] == len(kept)
+        assert books["exposures"] + books["metrics"] == len(stored_ids)
         rounds: list[int] = []
         corrected: list[int] = []
         while more := service.rounds("feed", after=len(rounds), limit=1000):

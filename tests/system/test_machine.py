@@ -178,8 +178,8 @@ class Machine(RuleBasedStateMachine):
         assert row is not None
         assert (row.state, row.version, row.round) == (self.state, self.version, self.round)
         with self.store.read_transaction() as connection:
-            kept = connection.execute("SELECT id FROM events ORDER BY id").fetchall()
-        assert [identity for (identity,) in kept] == sorted(self.acked)
+            stored_ids = connection.execute("SELECT id FROM events ORDER BY id").fetchall()
+        assert [identity for (identity,) in stored_ids] == sorted(self.acked)
         closes = self.store.list_closes(row.number)
         assert [close.round for close in closes] == list(range(1, self.round))
         times = [close.closed_at for close in closes]

@@ -26,7 +26,7 @@ def test_the_quick_start_works_as_written(tmp_path: Path, monkeypatch: pytest.Mo
         assert served.stdout is not None
         url = served.stdout.readline().split()[-1]
         names: dict[str, Any] = {}
-        said: dict[str, str] = {}
+        outputs: dict[str, str] = {}
         try:
             for kind, text in blocks:
                 match kind:
@@ -35,20 +35,20 @@ def test_the_quick_start_works_as_written(tmp_path: Path, monkeypatch: pytest.Mo
                     case "python":
                         exec(compile(text.replace("http://127.0.0.1:8300", url), str(PAGE), "exec"), names)  # noqa: S102
                     case _:
-                        said |= {line: typed(line, tmp_path) for line in text.splitlines() if runnable(line)}
+                        outputs |= {line: typed(line, tmp_path) for line in text.splitlines() if runnable(line)}
         finally:
             served.terminate()
             served.stdout.read()
         assert served.wait(60) == 0
-    assert "learning" in said["pasto study create feed.yaml --start"]
-    assert "round 5" in said["pasto study show feed"].replace("        ", " ")
-    assert "every policy identical" in said["pasto study replay feed"]
-    deployed = said['pasto study deploy feed --reason "confirmed"']
+    assert "learning" in outputs["pasto study create feed.yaml --start"]
+    assert "round 5" in outputs["pasto study show feed"].replace("        ", " ")
+    assert "every policy identical" in outputs["pasto study replay feed"]
+    deployed = outputs['pasto study deploy feed --reason "confirmed"']
     assert "feed: deployed" in deployed
     assert "The blend is confirmed." in deployed
     assert "Shown to hold: like_rate at least -2%" in deployed
     assert "Not shown" not in deployed
-    assert said["pasto study audit feed"].count("close") == 4
+    assert outputs["pasto study audit feed"].count("close") == 4
 
 
 def runnable(line: str) -> bool:

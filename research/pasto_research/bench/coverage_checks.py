@@ -172,9 +172,9 @@ def ever_missed_early(kind: str, studies: int, seed: int = 1, *, looks: int = 60
         rng = np.random.default_rng([start, looks])
         drawn = [_guarded(kind, rng, (size, looks), units, 0.0, None)[0] for units in (20, 180)]
         cells = CellStatistics(
-            np.concatenate([one.units for one in drawn], axis=-1),
-            np.concatenate([one.mean for one in drawn], axis=-2),
-            np.concatenate([one.cross for one in drawn], axis=-3),
+            np.concatenate([part.units for part in drawn], axis=-1),
+            np.concatenate([part.mean for part in drawn], axis=-2),
+            np.concatenate([part.cross for part in drawn], axis=-3),
         )
         own = np.cumsum(cells.cross, axis=1) / np.maximum(np.cumsum(cells.units - 1.0, axis=1), 1.0)[..., None, None]
         for covariances, misses in ((unit_covariances(cells, running=True), ours), (own, naive)):

@@ -67,15 +67,15 @@ def policy(candidates: int, mode: Literal["shuffled", "sticky"]) -> PublishedPol
     )
 
 
-def _row(case: str, unit: str, ours: float, beside: str, theirs: float, limit: float) -> dict[str, Any]:
+def _row(case: str, unit: str, ours: float, beside: str, other: float, limit: float) -> dict[str, Any]:
     return {
         "case": case,
         "ours": round(ours, 3),
         "unit": unit,
         "limit": limit,
         "beside": beside,
-        "theirs": round(theirs, 3),
-        "ratio": round(ours / theirs, 3),
+        "theirs": round(other, 3),
+        "ratio": round(ours / other, 3),
     }
 
 

@@ -81,7 +81,7 @@ class Judge:
         solution = solve_linear(program)
         self.prices = 2.0 * solution.duals * self.form.hard
         self.best = self.value(solution.probabilities)
-        self.single = max(self.value(one) for one in np.eye(self.truth.shape[1]))
+        self.single = max(self.value(shares) for shares in np.eye(self.truth.shape[1]))
 
     def value(self, shares: FloatArray) -> float:
         """Return f, with a missed hard guardrail charged at twice its true price."""

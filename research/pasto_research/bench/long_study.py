@@ -134,9 +134,9 @@ def _study_row(store: Store) -> StudyRow:
 
 def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> None:
     """Write the rounds from the study's open one on, up to `rounds`, which is then the open one."""
-    known = row.round - 1
+    last_closed = row.round - 1
     last = int(connection.execute("SELECT max(sequence) FROM events").fetchone()[0])
-    width = last // known
+    width = last // last_closed
     """Sequences that a copied round takes, in which one event stands for all: so many would take all day."""
     closes = [
         (json.loads(observed), checksum)
@@ -157,14 +157,14 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
 
     def closed() -> Iterator[tuple[Any, ...]]:
         for number in range(row.round, rounds):
-            close, checksum = closes[number % known]
-            again = [{**one, "round": number, "after": at(number)} for one in close["rounds"]]
+            close, checksum = closes[number % last_closed]
+            again = [{**measured, "round": number, "after": at(number)} for measured in close["rounds"]]
             text = json.dumps({**close, "rounds": again}, separators=(",", ":"))
             yield study, number, number, at(number + 1), text, checksum, number + 1, BORN + HOUR * number
 
     def published() -> Iterator[tuple[Any, ...]]:
         for number in range(row.round + 1, rounds + 1):
-            text, learned = policies[-1 if number == rounds else number % known]
+            text, learned = policies[-1 if number == rounds else number % last_closed]
             fields = json.loads(text)
             del fields["sha256"]
             text = write_policy({**fields, "version": number, "round": number, "salt": f"{NAME}/{number}"})
@@ -173,7 +173,7 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
 
     def audited() -> Iterator[tuple[Any, ...]]:
         for number in range(row.round, rounds):
-            action, detail = audits[number % known]
+            action, detail = audits[number % last_closed]
             close = {**detail, "closed": number, "round": number + 1, "version": number + 1}
             yield study, BORN + HOUR * number, "scheduler", action, "due", json.dumps(close)
 

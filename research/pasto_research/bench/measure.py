@@ -44,8 +44,13 @@ def time_alternately(raw: Callable[[], Any], own: Callable[[], Any], turns: int 
     ('raw', 'own')
     """
     pairs = [(timed(raw), timed(own)) for _ in range(turns + 1)]
-    (_, by_hand), (_, mine) = pairs[-1]
-    return _median([one[0] for one, _ in pairs[1:]]), _median([other[0] for _, other in pairs[1:]]), by_hand, mine
+    (_, by_hand), (_, result) = pairs[-1]
+    return (
+        _median([first[0] for first, _ in pairs[1:]]),
+        _median([second[0] for _, second in pairs[1:]]),
+        by_hand,
+        result,
+    )
 
 
 def _median(spent: Sequence[Spent]) -> Spent:
@@ -237,7 +242,7 @@ def _duckdb(folder: Path, policy: PublishedPolicy, size: int) -> tuple[dict[str,
     return row("measure in DuckDB, two cores, 4 GiB", size, own, raw), found
 
 
-def _spark(folder: Path, policy: PublishedPolicy, size: int, known: tuple[Moments, ...]) -> dict[str, Any]:
+def _spark(folder: Path, policy: PublishedPolicy, size: int, reference: tuple[Moments, ...]) -> dict[str, Any]:
     from pyspark.sql import SparkSession
 
     session: Any = (
@@ -257,18 +262,20 @@ def _spark(folder: Path, policy: PublishedPolicy, size: int, known: tuple[Moment
     finally:
         session.stop()
     _check([tuple(line) for line in expected], found)
-    _same(found, known)
+    _same(found, reference)
     return {**row("measure on Spark, local[2]", size, own, raw), "core s": None, "events/core s": None}
 
 
-def _same(found: tuple[Moments, ...], known: tuple[Moments, ...]) -> None:
+def _same(measured: tuple[Moments, ...], expected: tuple[Moments, ...]) -> None:
     """Check that two engines measured the same, to nine digits."""
-    for one, other in zip(found, known, strict=True):
-        if (one.arm, one.candidate, one.units) != (other.arm, other.candidate, other.units):
+    for cell, expected_cell in zip(measured, expected, strict=True):
+        if (cell.arm, cell.candidate, cell.units) != (expected_cell.arm, expected_cell.candidate, expected_cell.units):
             raise AssertionError("Spark found other cells than DuckDB")
-        for mine, theirs in zip((*one.mean, *chain(*one.cross)), (*other.mean, *chain(*other.cross)), strict=True):
-            if abs(mine - theirs) > 1e-9 * max(1.0, abs(theirs)):
-                raise AssertionError(f"Spark measured {mine} where DuckDB measured {theirs}")
+        for value, expected_value in zip(
+            (*cell.mean, *chain(*cell.cross)), (*expected_cell.mean, *chain(*expected_cell.cross)), strict=True
+        ):
+            if abs(value - expected_value) > 1e-9 * max(1.0, abs(expected_value)):
+                raise AssertionError(f"Spark measured {value} where DuckDB measured {expected_value}")
 
 
 def _check(raw: list[Any], own: tuple[Moments, ...]) -> None:

@@ -48,15 +48,19 @@ HEALTHY: dict[str, Healthy] = {
 
 
 def look(
-    known: dict[int, SenderEvidence], cells: dict[int, SenderCells], shares: FloatArray, *, accumulate: bool = True
+    evidence_by_sender: dict[int, SenderEvidence],
+    cells: dict[int, SenderCells],
+    shares: FloatArray,
+    *,
+    accumulate: bool = True,
 ) -> bool:
     """Add one round of all senders; return whether any of them departs."""
     keys = [("learner", place) for place in range(len(shares))]
     for sender, own in cells.items():
-        others = SenderCells.pooled([one for name, one in cells.items() if name != sender])
-        before = known.get(sender) or SenderEvidence(len(known) + 1)
-        known[sender] = update_evidence(before, own, others, keys, shares, accumulate=accumulate)
-    return any(one.departure is not None for one in known.values())
+        others = SenderCells.pooled([entry for name, entry in cells.items() if name != sender])
+        before = evidence_by_sender.get(sender) or SenderEvidence(len(evidence_by_sender) + 1)
+        evidence_by_sender[sender] = update_evidence(before, own, others, keys, shares, accumulate=accumulate)
+    return any(entry.departure is not None for entry in evidence_by_sender.values())
 
 
 def tabulate(drawn: NDArray[np.intp], values: FloatArray, size: int) -> SenderCells:
@@ -89,7 +93,7 @@ def healthy_study(kind: Healthy, rng: Rng) -> bool:
     )
     people = [np.exp(rng.normal(0.0, 0.8, size)) for size in sizes]
     places = [rng.random(size) for size in sizes]
-    known: dict[int, SenderEvidence] = {}
+    evidence_by_sender: dict[int, SenderEvidence] = {}
     shares = np.full(CANDIDATES, 1.0 / CANDIDATES)
     for _ in range(ROUNDS):
         today = np.exp(rng.normal(0.0, 0.2, 3))
@@ -105,7 +109,7 @@ def healthy_study(kind: Healthy, rng: Rng) -> bool:
             buys = rng.random(size) < np.minimum(0.02 * factor[:, 2], 1.0)
             revenue = np.where(buys, np.exp(rng.normal(2.0, 1.5, size)), 0.0)
             cells[sender] = tabulate(drawn, np.column_stack([watch, likes, revenue]), CANDIDATES)
-        if look(known, cells, shares, accumulate=not kind.returning):
+        if look(evidence_by_sender, cells, shares, accumulate=not kind.returning):
             return True
         if not kind.returning:  # the learner moves on
             shares = 0.4 / CANDIDATES + 0.6 * rng.dirichlet(np.ones(CANDIDATES))
@@ -171,7 +175,7 @@ def attacked_study(name: str, rng: Rng, rounds: int = ROUNDS) -> int | None:
     An alarm before the attack counts as none.
     """
     attack = ATTACKS[name]
-    known: dict[int, SenderEvidence] = {}
+    evidence_by_sender: dict[int, SenderEvidence] = {}
     for number in range(1 - attack.honest_rounds, rounds + 1):
         shares = np.array(attack.shares) if number > 0 else np.full(3, 1.0 / 3.0)
         cells = {}
@@ -183,7 +187,7 @@ def attacked_study(name: str, rng: Rng, rounds: int = ROUNDS) -> int | None:
             drawn = np.zeros(INVENTED_UNITS, dtype=np.intp)
         values = attack.numbers(rng, drawn) if number > 0 else _honest(rng, drawn)
         cells[2] = tabulate(drawn, values[:, None], 3)
-        if look(known, cells, shares):
+        if look(evidence_by_sender, cells, shares):
             return number if number > 0 else None
     return None
 

@@ -138,15 +138,15 @@ def _close(quick: bool) -> list[dict[str, Any]]:
     return [_row(f"close of a round over {total:,} events", "s", took, 2 * total / 1e6, "", None)]
 
 
-def _row(case: str, unit: str, ours: float, limit: float | None, beside: str, theirs: float | None) -> dict[str, Any]:
+def _row(case: str, unit: str, ours: float, limit: float | None, beside: str, other: float | None) -> dict[str, Any]:
     return {
         "case": case,
         "ours": round(ours, 3),
         "unit": unit,
         "limit": None if limit is None else round(limit, 3),
         "beside": beside,
-        "theirs": None if theirs is None else round(theirs, 3),
-        "ratio": None if theirs is None else round(ours / theirs, 3),
+        "theirs": None if other is None else round(other, 3),
+        "ratio": None if other is None else round(ours / other, 3),
     }
 
 

@@ -118,8 +118,8 @@ def _ours(means: FloatArray, stated: Objective) -> None:
 
 
 def _highs(means: FloatArray) -> None:
-    for one in means:
-        highs(one[0], one[1:])
+    for candidate_means in means:
+        highs(candidate_means[0], candidate_means[1:])
 
 
 def _timed(work: Callable[[], None]) -> float:

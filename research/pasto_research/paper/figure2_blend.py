@@ -48,7 +48,7 @@ def run(size: Size) -> Outcome:
     hard = solve(ARMS, maximize("x").keep("y", at_least=0), names=["β1", "β2"])
     soft = solve(ARMS, maximize("x").keep("y", at_least=0, penalty=PENALTY), names=["β1", "β2"])
     drawn = problems(size)
-    solvable = [one for one in drawn if one.feasible]
+    solvable = [problem for problem in drawn if problem.feasible]
     return Outcome(
         name="illustration",
         title="Figure 2 and Observation 1: a blend against the best single candidate",
@@ -67,7 +67,7 @@ def run(size: Size) -> Outcome:
                 for kind, blend in (("hard", hard), ("soft", soft))
             },
             "problems": {
-                name: [getattr(one, name) for one in drawn]
+                name: [getattr(problem, name) for problem in drawn]
                 for name in ("candidates", "guardrails", "soft", "feasible", "gain", "support")
             },
         },
@@ -131,7 +131,7 @@ def _two_arms_soft(blend: Blend) -> Claim:
 
 
 def _never_worse(drawn: Sequence[Drawn]) -> Claim:
-    count = sum(one.gain >= -SURE for one in drawn)
+    count = sum(problem.gain >= -SURE for problem in drawn)
     return Claim(
         what="Observation 1: the best blend is never worse than the best single candidate",
         paper="always",
@@ -141,8 +141,8 @@ def _never_worse(drawn: Sequence[Drawn]) -> Claim:
 
 
 def _often_better(drawn: Sequence[Drawn]) -> Claim:
-    better = sum(one.gain > SURE for one in drawn)
-    only = sum(np.isinf(one.gain) for one in drawn)
+    better = sum(problem.gain > SURE for problem in drawn)
+    only = sum(np.isinf(problem.gain) for problem in drawn)
     return Claim(
         what="How often is it strictly better?",
         paper="called better, shown as ≥",
@@ -154,11 +154,12 @@ def _often_better(drawn: Sequence[Drawn]) -> Claim:
 
 
 def _few_candidates(drawn: Sequence[Drawn]) -> Claim:
-    count = sum(one.support <= 1 + one.guardrails for one in drawn)
+    count = sum(problem.support <= 1 + problem.guardrails for problem in drawn)
+    most = max((problem.support for problem in drawn), default=0)
     return Claim(
         what="The best blend needs at most one candidate more than there are guardrails",
         paper="not in the paper; docs/theory.md proves it",
-        measured=f"{count:,} of {len(drawn):,}, at most {max((one.support for one in drawn), default=0)} candidates",
+        measured=f"{count:,} of {len(drawn):,}, at most {most} candidates",
         holds=count == len(drawn),
     )
 
@@ -167,20 +168,24 @@ def _table(drawn: Sequence[Drawn], *, soft: bool) -> Table:
     rows: list[tuple[str | float | int | None, ...]] = []
     for rails in GUARDRAILS:
         for count in COUNTS:
-            asked = [one for one in drawn if (one.soft, one.guardrails, one.candidates) == (soft, rails, count)]
-            these = [one for one in asked if one.feasible]
-            gains = np.array([one.gain for one in these if np.isfinite(one.gain)])
+            asked = [
+                problem
+                for problem in drawn
+                if (problem.soft, problem.guardrails, problem.candidates) == (soft, rails, count)
+            ]
+            these = [problem for problem in asked if problem.feasible]
+            gains = np.array([problem.gain for problem in these if np.isfinite(problem.gain)])
             middle, high = (float(np.quantile(gains, share)) if len(gains) else None for share in (0.5, 0.9))
             rows.append(
                 (
                     rails,
                     count,
                     len(these),
-                    f"{np.mean([one.gain > SURE for one in these]):.0%}" if these else None,
-                    None if soft else sum(np.isinf(one.gain) for one in these),
+                    f"{np.mean([problem.gain > SURE for problem in these]):.0%}" if these else None,
+                    None if soft else sum(np.isinf(problem.gain) for problem in these),
                     None if middle is None else round(middle, 4),
                     None if high is None else round(high, 4),
-                    max((one.support for one in these), default=None),
+                    max((problem.support for problem in these), default=None),
                 )
             )
     header = (
@@ -244,7 +249,7 @@ def _plane(blend: Blend) -> Figure:
 def _gains(drawn: Sequence[Drawn]) -> Figure:
     sheet, (axes,) = figures.new_figure()
     for rails, colour in zip(GUARDRAILS, figures.COLOURS, strict=False):
-        gains = np.sort([one.gain for one in drawn if one.soft and one.guardrails == rails])
+        gains = np.sort([problem.gain for problem in drawn if problem.soft and problem.guardrails == rails])
         share = 100.0 * (1.0 - np.arange(len(gains)) / max(len(gains), 1))
         share, gains = share[gains > SURE], gains[gains > SURE]
         name = f"{rails} guardrail" + "s" * (rails > 1)

@@ -193,7 +193,9 @@ def _row(experiment: Experiment, document: dict[str, Any] | None) -> Sequence[st
 
 
 def _section(experiment: Experiment, document: dict[str, Any]) -> list[str]:
-    claims = [(one["what"], one["paper"], one["measured"], VERDICTS[one["holds"]]) for one in document["claims"]]
+    claims = [
+        (claim["what"], claim["paper"], claim["measured"], VERDICTS[claim["holds"]]) for claim in document["claims"]
+    ]
     tables = [f"- [{table['title']}]({experiment.name}.md#{anchor(table['title'])})" for table in document["tables"]]
     parts = (
         [f"## {document['title']}", markdown_table(("claim", "the paper", "measured", "verdict"), claims)]

@@ -21,30 +21,30 @@ LOOKS = {SLOW: ("D", figures.COLOURS[2]), "default learner": ("^", figures.COLOU
 """Of each learner: its mark and colour."""
 
 
-def trade_off(one: Table2Replay) -> Figure:
+def trade_off(replay: Table2Replay) -> Figure:
     """Draw both metrics for every α with the best blend: one panel soft, one hard."""
     sheet, panels = figures.new_figure(columns=2, width=10.5, height=4.6)
-    for axes, goal in zip(panels, (one.soft, one.hard), strict=True):
-        _panel(axes, one, goal)
+    for axes, goal in zip(panels, (replay.soft, replay.hard), strict=True):
+        _panel(axes, replay, goal)
     return sheet
 
 
-def _panel(axes: Axes, one: Table2Replay, goal: GuardrailVariant) -> None:
-    x, y = one.truth[1], one.truth[0]
+def _panel(axes: Axes, replay: Table2Replay, goal: GuardrailVariant) -> None:
+    x, y = replay.truth[1], replay.truth[0]
     axes.plot(x, y, "-", color=figures.REFERENCE, linewidth=1.0, zorder=2)
     axes.plot(x, y, ".", color=figures.REFERENCE, markersize=4, label="one α for everybody, 0 to 1", zorder=2)
-    axes.axvline(one.threshold, color=figures.INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
+    axes.axvline(replay.threshold, color=figures.INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
     best = goal.best
-    ends = np.array([one.truth[:, k] for k in best.support])
+    ends = np.array([replay.truth[:, k] for k in best.support])
     if len(ends) > 1:
         axes.plot(ends[:, 1], ends[:, 0], "-", color=figures.COLOURS[0], linewidth=1.2, zorder=3)
         axes.plot(ends[:, 1], ends[:, 0], "o", mfc="white", color=figures.COLOURS[0], markersize=6, zorder=4)
-    marks = [("best blend", np.array([best.metrics[name] for name in one.metrics]), "*", figures.COLOURS[0], 15)]
+    marks = [("best blend", np.array([best.metrics[name] for name in replay.metrics]), "*", figures.COLOURS[0], 15)]
     if best.best_single is not None:
-        marks.append(("best single α", one.truth[:, best.best_single], "s", figures.COLOURS[1], 7))
+        marks.append(("best single α", replay.truth[:, best.best_single], "s", figures.COLOURS[1], 7))
     for learned in goal.learned:
         shape, colour = LOOKS[learned.learner]
-        path = learned.metrics(one.truth).mean(axis=0)
+        path = learned.metrics(replay.truth).mean(axis=0)
         if learned.learner == SLOW:
             axes.plot(path[:, 1], path[:, 0], "-", color=colour, linewidth=1.0, alpha=0.7, zorder=3)
         marks.append((f"{learned.learner}, {learned.marks[-1]:,} rounds", path[-1], shape, colour, 7))
@@ -54,7 +54,7 @@ def _panel(axes: Axes, one: Table2Replay, goal: GuardrailVariant) -> None:
         _closer(axes, np.array([*(at for _, at, *_ in marks), *ends]))
     kind = "λ = 5" if goal.soft else "hard guardrail, closer"
     figures.label_axes(
-        axes, title=f"{_short(one)}, {kind}", x=f"{one.metrics[1]} (dashed: at α = 0.5)", y=one.metrics[0]
+        axes, title=f"{_short(replay)}, {kind}", x=f"{replay.metrics[1]} (dashed: at α = 0.5)", y=replay.metrics[0]
     )
     figures.draw_legend(axes, "best")
 
@@ -66,12 +66,12 @@ def _closer(axes: Axes, points: FloatArray) -> None:
         limit(float(values.min()) - room, float(values.max()) + room)
 
 
-def learning(one: Table2Replay) -> Figure:
+def learning(replay: Table2Replay) -> Figure:
     """Draw f of the learners' answers, round by round, and the best values."""
     sheet, (axes,) = figures.new_figure()
-    goal = one.soft
+    goal = replay.soft
     for learned in goal.learned:
-        values = np.asarray(goal.objective.value(learned.metrics(one.truth)))
+        values = np.asarray(goal.objective.value(learned.metrics(replay.truth)))
         low, high = np.quantile(values, (0.25, 0.75), axis=0)
         figures.draw_curve(
             axes,
@@ -97,7 +97,7 @@ def learning(one: Table2Replay) -> Figure:
     _room(axes, np.array([goal.best.value]))
     figures.label_axes(
         axes,
-        title=f"{_short(one)}: mean of {len(goal.learned[0].answers)} repeats, quartiles shaded",
+        title=f"{_short(replay)}: mean of {len(goal.learned[0].answers)} repeats, quartiles shaded",
         x="rounds (ten folds of users each)",
         y="f of the answer, λ = 5",
     )
@@ -111,6 +111,6 @@ def _room(axes: Axes, tops: FloatArray) -> None:
     axes.set_ylim(low, max(high, float(tops.max())) + 0.06 * (high - low))
 
 
-def _short(one: Table2Replay) -> str:
+def _short(replay: Table2Replay) -> str:
     """Return the name of the data without its suffix."""
-    return one.split.pairs.name.split(" (")[0]
+    return replay.split.pairs.name.split(" (")[0]

@@ -42,13 +42,13 @@ class PaperNumbers:
 def build_outcome(name: str, title: str, sets: tuple[Table2Replay, ...], printed: PaperNumbers, size: Size) -> Outcome:
     """Return the outcome on some data sets, compared with the numbers of the paper."""
     figures = {}
-    for one in sets:
-        stem = f"{name}-{_slug(one)}" if len(sets) > 1 else name
-        figures[stem] = partial(trade_off, one)
-        figures[f"{stem}-learning"] = partial(learning, one)
+    for replay in sets:
+        stem = f"{name}-{_slug(replay)}" if len(sets) > 1 else name
+        figures[stem] = partial(trade_off, replay)
+        figures[f"{stem}-learning"] = partial(learning, replay)
     return Outcome(
         name=name,
-        title=f"{title}, on {' and '.join(one.split.pairs.name for one in sets)} (the paper: {printed.data})",
+        title=f"{title}, on {' and '.join(replay.split.pairs.name for replay in sets)} (the paper: {printed.data})",
         settings={
             "repeats": size.runs,
             "rounds": size.rounds,
@@ -58,75 +58,80 @@ def build_outcome(name: str, title: str, sets: tuple[Table2Replay, ...], printed
             "folds and candidates a round": 10,
             "Mult-VAE": settings_document(sets[0].settings),
         },
-        claims=tuple(claim for one in sets for claim in _claims(one, printed)),
+        claims=tuple(claim for replay in sets for claim in _claims(replay, printed)),
         tables=(
             _counts(sets, printed),
-            *(_sanity(one) for one in sets),
-            *(_results(one, printed) for one in sets),
-            *(_rounds(one) for one in sets),
-            *(_unseen(one) for one in sets),
+            *(_sanity(replay) for replay in sets),
+            *(_results(replay, printed) for replay in sets),
+            *(_rounds(replay) for replay in sets),
+            *(_unseen(replay) for replay in sets),
         ),
-        data={one.split.pairs.name: _data(one) for one in sets},
+        data={replay.split.pairs.name: _data(replay) for replay in sets},
         figures=figures,
     )
 
 
-def _claims(one: Table2Replay, printed: PaperNumbers) -> tuple[Claim, ...]:
+def _claims(replay: Table2Replay, printed: PaperNumbers) -> tuple[Claim, ...]:
     blend, single = printed.probabilistic[0], printed.single[0]
-    name = one.split.pairs.name
-    claims = [_blend_wins(one, goal, f"{blend} against {single} on {printed.data}") for goal in (one.soft, one.hard)]
+    name = replay.split.pairs.name
+    claims = [
+        _blend_wins(replay, goal, f"{blend} against {single} on {printed.data}") for goal in (replay.soft, replay.hard)
+    ]
     return (
         *claims,
-        *(_learner_wins(one, goal, each) for goal in (one.soft, one.hard) for each in goal.learned),
-        _bites(one, name),
+        *(_learner_wins(replay, goal, each) for goal in (replay.soft, replay.hard) for each in goal.learned),
+        _bites(replay, name),
     )
 
 
-def _blend_wins(one: Table2Replay, goal: GuardrailVariant, paper: str) -> Claim:
+def _blend_wins(replay: Table2Replay, goal: GuardrailVariant, paper: str) -> Claim:
     """Compare the blend with the best single α; a lead must hold on users who did not choose it."""
-    what = f"{one.split.pairs.name}: the best blend beats the best single α, {_kind(goal)}"
+    what = f"{replay.split.pairs.name}: the best blend beats the best single α, {_kind(goal)}"
     if goal.best.best_single is None:
         return Claim(what, paper, "no single α keeps the guardrail", holds=True)
-    lead, error = one.lead(goal)
+    lead, error = replay.lead(goal)
     value, gains = float(goal.best.gain.value or 0.0), goal.halves.other_gain
-    singles = one.truth[:, goal.best.best_single]
+    singles = replay.truth[:, goal.best.best_single]
     return Claim(
         what=what,
         paper=paper,
         measured=f"f rises by {value:.5f} ({value / abs(float(goal.best.best_single_value or 1.0)):.2%}): "
-        f"{one.metrics[0]} "
-        f"{goal.best.metrics[one.metrics[0]]:.4f} against {singles[0]:.4f} ({lead[0]:+.4f} ± {error[0]:.4f} over "
-        f"users), {one.metrics[1]} {goal.best.metrics[one.metrics[1]]:.4f} against {singles[1]:.4f}; chosen on one "
-        f"half of the users, on the other f rises by {gains.mean():.5f} (deviation of a split {gains.std():.5f})",
+        f"{replay.metrics[0]} "
+        f"{goal.best.metrics[replay.metrics[0]]:.4f} against {singles[0]:.4f} ({lead[0]:+.4f} ± {error[0]:.4f} over "
+        f"users), {replay.metrics[1]} {goal.best.metrics[replay.metrics[1]]:.4f} against {singles[1]:.4f}; "
+        f"chosen on one half of the users, on the other f rises by {gains.mean():.5f} "
+        f"(deviation of a split {gains.std():.5f})",
         holds=bool(gains.mean() > SPLIT_ERRORS * gains.std()),
-        note=f"at {LEVELS} levels of {one.metrics[1]} the best single α is at most {_hollow(one):.4f} {one.metrics[0]} "
-        f"behind the best blend; one point of the curve is known to ± {one.user_sample.errors[0].mean():.4f} "
-        f"{one.metrics[0]} and ± {one.user_sample.errors[1].mean():.4f} {one.metrics[1]}",
+        note=f"at {LEVELS} levels of {replay.metrics[1]} the best single α is at most {_hollow(replay):.4f} "
+        f"{replay.metrics[0]} behind the best blend; one point of the curve is known to "
+        f"± {replay.user_sample.errors[0].mean():.4f} {replay.metrics[0]} and "
+        f"± {replay.user_sample.errors[1].mean():.4f} {replay.metrics[1]}",
     )
 
 
-def _learner_wins(one: Table2Replay, goal: GuardrailVariant, learned: LearnerRuns) -> Claim:
-    mean, error = learned.last(one.truth)
+def _learner_wins(replay: Table2Replay, goal: GuardrailVariant, learned: LearnerRuns) -> Claim:
+    mean, error = learned.last(replay.truth)
     if goal.soft:
-        values = np.asarray(goal.objective.value(learned.metrics(one.truth)[:, -1]))
+        values = np.asarray(goal.objective.value(learned.metrics(replay.truth)[:, -1]))
         single = float(goal.best.best_single_value or np.nan)
         spread = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
         measured = (
             f"f = {values.mean():.4f} ± {spread:.4f} after {learned.marks[-1]:,} rounds (highest: "
-            f"{_course(one, goal, learned).highest}); best single {single:.4f}, best blend {goal.best.value:.4f}"
+            f"{_course(replay, goal, learned).highest}); best single {single:.4f}, best blend {goal.best.value:.4f}"
         )
         holds = bool(values.mean() > single)
     else:
-        single = float("nan") if goal.best.best_single is None else float(one.truth[0, goal.best.best_single])
-        met = float((learned.metrics(one.truth)[:, -1, 1] >= one.threshold - 1e-12).mean())
+        single = float("nan") if goal.best.best_single is None else float(replay.truth[0, goal.best.best_single])
+        met = float((learned.metrics(replay.truth)[:, -1, 1] >= replay.threshold - 1e-12).mean())
         measured = (
-            f"{one.metrics[0]} {mean[0]:.4f} ± {error[0]:.4f} with {one.metrics[1]} {mean[1]:.4f} (limit "
-            f"{one.threshold:.4f}, met in {met:.0%} of the repeats) after {learned.marks[-1]:,} rounds; best single "
+            f"{replay.metrics[0]} {mean[0]:.4f} ± {error[0]:.4f} with {replay.metrics[1]} {mean[1]:.4f} (limit "
+            f"{replay.threshold:.4f}, met in {met:.0%} of the repeats) after {learned.marks[-1]:,} rounds; best single "
             f"{single:.4f}"
         )
         holds = bool(mean[0] > single and met >= 0.9)
     return Claim(
-        what=f"{one.split.pairs.name}: {learned.learner} learns a blend better than the best single α, {_kind(goal)}",
+        what=f"{replay.split.pairs.name}: {learned.learner} learns a blend better than the best single α, "
+        f"{_kind(goal)}",
         paper="yes; rounds not given" if goal.soft else "no hard guardrail in the simulation",
         measured=measured,
         holds=holds,
@@ -134,77 +139,85 @@ def _learner_wins(one: Table2Replay, goal: GuardrailVariant, learned: LearnerRun
     )
 
 
-def _bites(one: Table2Replay, name: str) -> Claim:
-    lost = one.threshold**2 * PENALTY
-    spread = float(np.ptp(one.truth[0]))
+def _bites(replay: Table2Replay, name: str) -> Claim:
+    lost = replay.threshold**2 * PENALTY
+    spread = float(np.ptp(replay.truth[0]))
     return Claim(
-        what=f"{name}: λ = {PENALTY:g} holds {one.metrics[1]} at its threshold",
+        what=f"{name}: λ = {PENALTY:g} holds {replay.metrics[1]} at its threshold",
         paper="metrics end at or above the threshold",
-        measured=f"losing all of {one.metrics[1]} costs {lost:.3g}, and {one.metrics[0]} differs by {spread:.3g} "
-        f"between α; the best blend under λ has {one.soft.best.metrics[one.metrics[1]]:.4f}, the threshold is "
-        f"{one.threshold:.4f}",
-        holds=bool(one.soft.best.metrics[one.metrics[1]] >= 0.98 * one.threshold),
+        measured=f"losing all of {replay.metrics[1]} costs {lost:.3g}, and {replay.metrics[0]} differs by {spread:.3g} "
+        f"between α; the best blend under λ has {replay.soft.best.metrics[replay.metrics[1]]:.4f}, the threshold is "
+        f"{replay.threshold:.4f}",
+        holds=bool(replay.soft.best.metrics[replay.metrics[1]] >= 0.98 * replay.threshold),
         note="why everything is run again with a hard guardrail",
     )
 
 
 def _counts(sets: tuple[Table2Replay, ...], printed: PaperNumbers) -> Table:
     rows: list[tuple[str | int | None, ...]] = [(f"the paper: {printed.data}", *printed.counts, None, None)]
-    for one in sets:
-        pairs = one.split.pairs
+    for replay in sets:
+        pairs = replay.split.pairs
         rows.append(
-            (pairs.name, pairs.user_count, pairs.item_count, pairs.events, one.split.train.nnz, one.split.test.nnz)
+            (
+                pairs.name,
+                pairs.user_count,
+                pairs.item_count,
+                pairs.events,
+                replay.split.train.nnz,
+                replay.split.test.nnz,
+            )
         )
     return Table("Table 1: the data as prepared", ("data", "users", "items", "events", "training", "test"), tuple(rows))
 
 
-def _sanity(one: Table2Replay) -> Table:
+def _sanity(replay: Table2Replay) -> Table:
     return Table(
-        f"{one.split.pairs.name}: the models and simpler ones",
-        ("model", *one.metrics),
-        tuple((name, round(pair[0], 4), round(pair[1], 4)) for name, pair in one.baselines.items()),
+        f"{replay.split.pairs.name}: the models and simpler ones",
+        ("model", *replay.metrics),
+        tuple((name, round(pair[0], 4), round(pair[1], 4)) for name, pair in replay.baselines.items()),
     )
 
 
-def _results(one: Table2Replay, printed: PaperNumbers) -> Table:
+def _results(replay: Table2Replay, printed: PaperNumbers) -> Table:
     """Return the paper's Table 2, with a soft and with a hard guardrail."""
     rows: list[tuple[str | float | None, ...]] = []
-    for goal in (one.soft, one.hard):
+    for goal in (replay.soft, replay.hard):
         word = _kind(goal)
         best = goal.best
-        rows.append((f"{word}: probabilistic, exact", *_pair(best.metrics, one), _mixture(goal)))
+        rows.append((f"{word}: probabilistic, exact", *_pair(best.metrics, replay), _mixture(goal)))
         for learned in goal.learned:
-            mean, error = learned.last(one.truth)
+            mean, error = learned.last(replay.truth)
             cells = [f"{m:.4f} ± {e:.4f}" for m, e in zip(mean, error, strict=True)]
             rows.append((f"{word}: probabilistic, {learned.learner}", *cells, f"{learned.marks[-1]:,} rounds"))
         if best.best_single is None:
             rows.append((f"{word}: single best", None, None, "none keeps the guardrail"))
         else:
-            at = one.truth[:, best.best_single]
+            at = replay.truth[:, best.best_single]
             rows.append((f"{word}: single best", f"{at[0]:.4f}", f"{at[1]:.4f}", f"α = {ALPHAS[best.best_single]:.3f}"))
-    top = one.truth[:, one.top]
-    rows.append(("single goal", f"{top[0]:.4f}", f"{top[1]:.4f}", f"α = {ALPHAS[one.top]:.3f}"))
-    rows.append(("α = 0.5, the threshold", f"{one.middle[0]:.4f}", f"{one.threshold:.4f}", ""))
+    top = replay.truth[:, replay.top]
+    rows.append(("single goal", f"{top[0]:.4f}", f"{top[1]:.4f}", f"α = {ALPHAS[replay.top]:.3f}"))
+    rows.append(("α = 0.5, the threshold", f"{replay.middle[0]:.4f}", f"{replay.threshold:.4f}", ""))
     rows.append((f"the paper, {printed.data}: probabilistic", *map(str, printed.probabilistic), ""))
     rows.append((f"the paper, {printed.data}: single best", *map(str, printed.single), ""))
     rows.append((f"the paper, {printed.data}: single goal", str(printed.goal), None, ""))
-    return Table(f"Table 2: {one.split.pairs.name}", ("solution", *one.metrics, "what it is"), tuple(rows))
+    return Table(f"Table 2: {replay.split.pairs.name}", ("solution", *replay.metrics, "what it is"), tuple(rows))
 
 
-def _rounds(one: Table2Replay) -> Table:
+def _rounds(replay: Table2Replay) -> Table:
     """Return f of the learners' answers (soft), or the goal and the share of repeats that meet the guardrail (hard)."""
     return tabulate(
-        f"{one.split.pairs.name}: f of the answer (soft), {one.metrics[0]} and how often the guardrail is kept (hard)",
-        [_course(one, goal, learned) for goal in (one.soft, one.hard) for learned in goal.learned],
+        f"{replay.split.pairs.name}: f of the answer (soft), {replay.metrics[0]} and how often the guardrail is kept "
+        "(hard)",
+        [_course(replay, goal, learned) for goal in (replay.soft, replay.hard) for learned in goal.learned],
     )
 
 
-def _course(one: Table2Replay, goal: GuardrailVariant, learned: LearnerRuns) -> Course:
-    metrics = learned.metrics(one.truth)
+def _course(replay: Table2Replay, goal: GuardrailVariant, learned: LearnerRuns) -> Course:
+    metrics = learned.metrics(replay.truth)
     name = f"{_kind(goal)}: {learned.learner}"
     if not goal.soft:
-        single = {} if goal.best.best_single is None else {SINGLE: float(one.truth[0, goal.best.best_single])}
-        guardrail_met = metrics[..., 1] >= one.threshold - 1e-12
+        single = {} if goal.best.best_single is None else {SINGLE: float(replay.truth[0, goal.best.best_single])}
+        guardrail_met = metrics[..., 1] >= replay.threshold - 1e-12
         return Course(name, learned.marks, metrics[..., 0], guardrail_met, single, digits=4)
     best = goal.best.value
     levels = {f"{share:.0%} of the best f": share * best for share in SHARES} if best > 0 else {}
@@ -212,9 +225,9 @@ def _course(one: Table2Replay, goal: GuardrailVariant, learned: LearnerRuns) -> 
     return Course(name, learned.marks, np.asarray(goal.objective.value(metrics)), levels=levels, digits=4)
 
 
-def _unseen(one: Table2Replay) -> Table:
+def _unseen(replay: Table2Replay) -> Table:
     rows = []
-    for goal in (one.soft, one.hard):
+    for goal in (replay.soft, replay.hard):
         gap = goal.halves.difference
         if len(gap):
             rows.append(
@@ -228,41 +241,41 @@ def _unseen(one: Table2Replay) -> Table:
                 )
             )
     return Table(
-        f"{one.split.pairs.name}: blend less single, both chosen on a random half of the users",
+        f"{replay.split.pairs.name}: blend less single, both chosen on a random half of the users",
         (
             "guardrail",
             "f, same half",
             "f, other half",
-            f"{one.metrics[0]}, other half",
-            f"{one.metrics[1]}, other half",
+            f"{replay.metrics[0]}, other half",
+            f"{replay.metrics[1]}, other half",
             "ahead in",
         ),
         tuple(rows),
     )
 
 
-def _data(one: Table2Replay) -> dict[str, Any]:
+def _data(replay: Table2Replay) -> dict[str, Any]:
     return {
         "alpha": ALPHAS,
-        "curve": dict(zip(one.metrics, one.truth, strict=True)),
-        "errors": dict(zip(one.metrics, one.user_sample.errors, strict=True)),
-        "threshold": one.threshold,
-        "baselines": one.baselines,
-        "validation": {"all": one.trainings[0].validation, "second": one.trainings[1].validation},
-        "soft": {"probabilities": one.soft.best.probabilities, "prices": one.soft.best.prices},
-        "hard": {"probabilities": one.hard.best.probabilities, "prices": one.hard.best.prices},
+        "curve": dict(zip(replay.metrics, replay.truth, strict=True)),
+        "errors": dict(zip(replay.metrics, replay.user_sample.errors, strict=True)),
+        "threshold": replay.threshold,
+        "baselines": replay.baselines,
+        "validation": {"all": replay.trainings[0].validation, "second": replay.trainings[1].validation},
+        "soft": {"probabilities": replay.soft.best.probabilities, "prices": replay.soft.best.prices},
+        "hard": {"probabilities": replay.hard.best.probabilities, "prices": replay.hard.best.prices},
     }
 
 
-def _hollow(one: Table2Replay) -> float:
+def _hollow(replay: Table2Replay) -> float:
     """Return the largest gap between the best single α and the best blend, at levels of the second metric."""
-    order = np.linspace(one.truth[1].min(), one.truth[1].max(), LEVELS + 2)[1:-1]
+    order = np.linspace(replay.truth[1].min(), replay.truth[1].max(), LEVELS + 2)[1:-1]
     hollow = 0.0
     for level in order:
-        wanted = maximize(one.metrics[0]).keep(one.metrics[1], at_least=float(level))
-        found = solve(wanted.by_metric(one.truth), wanted)
+        wanted = maximize(replay.metrics[0]).keep(replay.metrics[1], at_least=float(level))
+        found = solve(wanted.by_metric(replay.truth), wanted)
         if found.best_single is not None:
-            hollow = max(hollow, found.value - float(one.truth[0, found.best_single]))
+            hollow = max(hollow, found.value - float(replay.truth[0, found.best_single]))
     return hollow
 
 
@@ -270,13 +283,13 @@ def _mixture(goal: GuardrailVariant) -> str:
     return " + ".join(f"{goal.best.probabilities[k]:.0%} α = {ALPHAS[k]:.3f}" for k in goal.best.support)
 
 
-def _pair(metrics: Any, one: Table2Replay) -> tuple[str, str]:
-    return f"{metrics[one.metrics[0]]:.4f}", f"{metrics[one.metrics[1]]:.4f}"
+def _pair(metrics: Any, replay: Table2Replay) -> tuple[str, str]:
+    return f"{metrics[replay.metrics[0]]:.4f}", f"{metrics[replay.metrics[1]]:.4f}"
 
 
 def _kind(goal: GuardrailVariant) -> str:
     return f"soft (λ = {PENALTY:g})" if goal.soft else "hard"
 
 
-def _slug(one: Table2Replay) -> str:
-    return one.split.pairs.name.split(" (")[0].split()[-1].lower()
+def _slug(replay: Table2Replay) -> str:
+    return replay.split.pairs.name.split(" (")[0].split()[-1].lower()

@@ -176,7 +176,7 @@ def _lifts(found: Content, aim: Aim) -> Table:
             )
         )
     for name, lifts in PAPER.items():
-        rows.append((f"the paper: {name}", *(f"{one:+.2f} %" for one in lifts), "A/B test"))
+        rows.append((f"the paper: {name}", *(f"{lift:+.2f} %" for lift in lifts), "A/B test"))
     return Table(
         f"Table 3, keeping {aim.name} at {TARGET:g} % (λ = {PENALTY:g}): lift over the baseline",
         ("solution", *METRICS, "what it is"),
@@ -201,7 +201,7 @@ def _rounds(aim: Aim) -> Table:
 
 def _cells(found: Content, shares: FloatArray) -> list[str]:
     mean, error = lift(found, shares)
-    return [f"{one:+.2f} ± {SURE * spread:.2f} %" for one, spread in zip(mean, error, strict=True)]
+    return [f"{value:+.2f} ± {SURE * spread:.2f} %" for value, spread in zip(mean, error, strict=True)]
 
 
 def _mixture(found: Content, aim: Aim) -> str:

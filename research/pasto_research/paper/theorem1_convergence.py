@@ -34,13 +34,15 @@ SHAPES = ("o", "s", "^")
 def run(size: Size) -> Outcome:
     """Measure f* − E f(μ p̄_T) at several T under three schedules."""
     world = example_a()
-    known = Constants.of(world.objective, world.truth)
+    constants = Constants.of(world.objective, world.truth)
     marks = horizons(size.rounds)
     since = next(mark for mark in marks if mark >= size.rounds / 30)  # exponents: over the last decade and a half
-    curves = {setting.name: measure_curves(setting, world, size, {"gap": _gap})["gap"] for setting in schedules(known)}
-    bounds = [convergence_bound(known, len(world.names), mark) for mark in marks]
+    curves = {
+        setting.name: measure_curves(setting, world, size, {"gap": _gap})["gap"] for setting in schedules(constants)
+    }
+    bounds = [convergence_bound(constants, len(world.names), mark) for mark in marks]
     worst, even = _losses(world)
-    vacuous = ceil((known.factor(len(world.names)) / worst) ** 2)
+    vacuous = ceil((constants.factor(len(world.names)) / worst) ** 2)
     return Outcome(
         name="convergence",
         title="Theorem 1: the answer's distance from the best blend on the two-arm example",
@@ -48,9 +50,9 @@ def run(size: Size) -> Outcome:
         claims=(
             _below(curves[TRUE_G], bounds, vacuous, worst),
             *(_order(name, curve, since) for name, curve in curves.items()),
-            _learns(known, curves[TRUE_G], even),
+            _learns(constants, curves[TRUE_G], even),
         ),
-        tables=(_table(curves, bounds), _constants(known, len(world.names))),
+        tables=(_table(curves, bounds), _constants(constants, len(world.names))),
         data={
             "rounds": marks,
             "bound": bounds,
@@ -60,7 +62,7 @@ def run(size: Size) -> Outcome:
             "even_split": even,
             "worst_blend": worst,
         },
-        figures={"convergence": partial(_figure, curves, bounds, even, worst, known.factor(len(world.names)))},
+        figures={"convergence": partial(_figure, curves, bounds, even, worst, constants.factor(len(world.names)))},
     )
 
 
@@ -100,17 +102,17 @@ def _order(name: str, curve: Curve, since: int) -> Claim:
     )
 
 
-def _learns(known: Constants, curve: Curve, even: float) -> Claim:
+def _learns(constants: Constants, curve: Curve, even: float) -> Claim:
     ahead = [rounds for rounds, gap in zip(curve.rounds, curve.mean, strict=True) if gap < even]
     when = f"from {min(ahead):,} rounds on" if ahead else f"not within {curve.rounds[-1]:,} rounds"
     return Claim(
         what="The theorem's own G, and whether it learns more than to split evenly",
         paper="no value of G given",
-        measured=f"G = {known.gradient:.1f}; ahead of the even split, which loses {even:.4f}: {when}",
+        measured=f"G = {constants.gradient:.1f}; ahead of the even split, which loses {even:.4f}: {when}",
         holds=None,
-        note=f"ε_t = G/√t is above 1 for {ceil(known.gradient**2 - 1e-6) - 1:,} rounds and clipped at 3/4 for "
-        f"{ceil((known.gradient / 0.75) ** 2) - 1:,}, where each arm keeps at least 3/8 of the traffic; here the best "
-        "blend (0.5125, 0.4875) lies within that, elsewhere it need not",
+        note=f"ε_t = G/√t is above 1 for {ceil(constants.gradient**2 - 1e-6) - 1:,} rounds and clipped at 3/4 for "
+        f"{ceil((constants.gradient / 0.75) ** 2) - 1:,}, where each arm keeps at least 3/8 of the traffic; here the "
+        "best blend (0.5125, 0.4875) lies within that, elsewhere it need not",
     )
 
 
@@ -122,13 +124,13 @@ def _table(curves: dict[str, Curve], bounds: list[float]) -> Table:
     return Table("f* − mean f(μ p̄_T) ± standard error", ("rounds", *curves, "bound C/√T"), tuple(rows))
 
 
-def _constants(known: Constants, candidates: int) -> Table:
+def _constants(constants: Constants, candidates: int) -> Table:
     rows = (
-        ("G, of the gradient by p", round(known.gradient, 4)),
-        ("G_f, of the slope of f", round(known.slope, 4)),
-        ("G_U, of the truth", round(known.size, 4)),
-        ("L_f, of the smoothness of f", round(known.smoothness, 4)),
-        ("C", round(known.factor(candidates), 1)),
+        ("G, of the gradient by p", round(constants.gradient, 4)),
+        ("G_f, of the slope of f", round(constants.slope, 4)),
+        ("G_U, of the truth", round(constants.size, 4)),
+        ("L_f, of the smoothness of f", round(constants.smoothness, 4)),
+        ("C", round(constants.factor(candidates), 1)),
     )
     return Table("The theorem's constants on this example, over all blends", ("constant", "value"), rows)
 

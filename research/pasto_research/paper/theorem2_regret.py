@@ -51,12 +51,12 @@ def run(size: Size) -> Outcome:
     marks = horizons(size.rounds)
     since = next(mark for mark in marks if mark >= size.rounds / 10)
     places = worlds(size.rounds)
-    known = {name: _constants(world, marks) for name, world in places.items()}
+    constants_by_setting = {name: _constants(world, marks) for name, world in places.items()}
     ceilings = {
         name: {kind: [bound(constants, 2, mark) for mark in marks] for kind, bound in BOUNDS.items()}
-        for name, constants in known.items()
+        for name, constants in constants_by_setting.items()
     }
-    curves = {name: _regrets(name, world, known[name], size) for name, world in places.items()}
+    curves = {name: _regrets(name, world, constants_by_setting[name], size) for name, world in places.items()}
     return Outcome(
         name="regret",
         title="Theorem 2: both regrets on the two-arm example, standing still and moving",
@@ -65,7 +65,10 @@ def run(size: Size) -> Outcome:
             *(_below(name, kinds, ceilings[name]) for name, kinds in curves.items()),
             *(_order(name, kind, curves[name][kind], since) for name in curves for kind in REGRETS),
         ),
-        tables=(*(_table(name, kinds, ceilings[name]) for name, kinds in curves.items()), _constants_table(known)),
+        tables=(
+            *(_table(name, kinds, ceilings[name]) for name, kinds in curves.items()),
+            _constants_table(constants_by_setting),
+        ),
         data={
             "rounds": marks,
             "bounds": ceilings,
@@ -116,10 +119,10 @@ def _constants(world: World, marks: Sequence[int]) -> Constants:
     return Constants.of(world.objective, met)
 
 
-def _regrets(name: str, world: World, known: Constants, size: Size) -> dict[str, dict[str, Curve]]:
+def _regrets(name: str, world: World, constants: Constants, size: Size) -> dict[str, dict[str, Curve]]:
     best, _ = best_fixed(world, horizons(size.rounds))
     found: dict[str, dict[str, Curve]] = {kind: {} for kind in REGRETS}
-    for setting in schedules(known):
+    for setting in schedules(constants):
         earned = measure_curves(
             setting,
             world,
@@ -165,7 +168,7 @@ def _order(name: str, kind: str, settings: Mapping[str, Curve], since: int) -> C
     scaled = curve.values[:, [curve.rounds.index(since), -1]] / np.sqrt([since, curve.rounds[-1]])
     growth = Curve((1,), scaled[:, 1:] - scaled[:, :1])
     rise, error = growth.at(1)
-    ends = ", ".join(f"{setting} {one.mean[-1]:,.0f} ± {one.error[-1]:,.0f}" for setting, one in settings.items())
+    ends = ", ".join(f"{setting} {end.mean[-1]:,.0f} ± {end.error[-1]:,.0f}" for setting, end in settings.items())
     below = curve.mean[-1] + 2 * curve.error[-1] < 0
     return Claim(
         what=f"The {kind} regret grows no faster than √T ({name}; theorem's schedules)",
@@ -187,10 +190,17 @@ def _table(name: str, kinds: Mapping[str, Mapping[str, Curve]], ceilings: Mappin
     return Table(f"Mean regret ± standard error, {name}", header, tuple(rows))
 
 
-def _constants_table(known: Mapping[str, Constants]) -> Table:
+def _constants_table(constants_by_setting: Mapping[str, Constants]) -> Table:
     rows = tuple(
-        (name, round(one.gradient, 2), round(one.slope, 2), round(one.size, 2), one.smoothness, round(one.factor(2)))
-        for name, one in known.items()
+        (
+            name,
+            round(constants.gradient, 2),
+            round(constants.slope, 2),
+            round(constants.size, 2),
+            constants.smoothness,
+            round(constants.factor(2)),
+        )
+        for name, constants in constants_by_setting.items()
     )
     return Table("The theorem's constants, the largest over the run", ("world", "G", "G_f", "G_U", "L_f", "C"), rows)
 

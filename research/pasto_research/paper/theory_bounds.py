@@ -65,10 +65,10 @@ class Constants:
         row = form.goal.gradient(np.zeros(means.shape[-2]))
         pulls = 2.0 * form.penalties[:, None] * form.rows
         gradient = slope = 0.0
-        for one in means.reshape(-1, *means.shape[-2:]):
-            breaches = np.maximum(0.0, form.at[:, None] - form.rows @ one)
+        for world_means in means.reshape(-1, *means.shape[-2:]):
+            breaches = np.maximum(0.0, form.at[:, None] - form.rows @ world_means)
             slope = max(slope, _largest(row, pulls, breaches))
-            gradient = max(gradient, _largest(row @ one, pulls @ one, breaches))
+            gradient = max(gradient, _largest(row @ world_means, pulls @ world_means, breaches))
         return cls(
             gradient=gradient,
             slope=slope,

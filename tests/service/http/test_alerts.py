@@ -163,13 +163,13 @@ def topic(site: Site) -> dict[str, float]:
     """What came by Kafka so far, and nothing came by HTTP."""
     counts = {"accepted": 0.0, "rejected": 0.0, "lost": 0.0, "up": 1.0}
 
-    def told() -> Iterator[tuple[str, str, float, Mapping[str, str] | None]]:
+    def read_metrics() -> Iterator[tuple[str, str, float, Mapping[str, str] | None]]:
         for name in ("lost", "up"):
             yield f"pasto_kafka_{name}", "", counts[name], None
         for result in ("accepted", "rejected"):
             yield "pasto_kafka_events", "", counts[result], {"study": "feed", "result": result}
 
-    site.application.context.gauge_sources.append(told)
+    site.application.context.gauge_sources.append(read_metrics)
     return counts
 
 
@@ -196,8 +196,8 @@ def test_a_study_that_cannot_be_read_silences_no_other(site: Site) -> None:
     site.service.change("other", "start", who="ann")
     store: Any = site.service.store
     store._write(lambda connection: connection.execute("UPDATE studies SET study_file = '{}' WHERE name = 'other'"))
-    told = site.scrape().named("pasto_study_unreadable")
-    assert told == {(("study", "feed"),): 0.0, (("study", "other"),): 1.0}
+    unreadable = site.scrape().named("pasto_study_unreadable")
+    assert unreadable == {(("study", "feed"),): 0.0, (("study", "other"),): 1.0}
     assert looked(site) == {"PastoStudyUnreadable"}
 
 
@@ -219,8 +219,8 @@ def test_a_candidate_whose_exposures_are_lost(site: Site) -> None:
             drawn = {"unit": f"user {number}", "version": policy.version, "candidate": cell.name}
             events.append({"type": "exposure", "id": str(number), **drawn})
             events.append({"type": "metric", "id": f"v{number}", "name": "view", **drawn})
-    told = site.service.ingest("feed", site.service.decode(json.dumps(events).encode())).result()
-    assert told["rejected"] == []
+    result = site.service.ingest("feed", site.service.decode(json.dumps(events).encode())).result()
+    assert result["rejected"] == []
     site.service.close_round("feed", who="ann")
     assert looked(site) == {"PastoSampleUnbalanced"}
 
@@ -262,8 +262,8 @@ def test_every_name_in_a_rule_is_counted_and_described(site: Site) -> None:
     served = {name for name, _ in site.scrape().samples} | {"pasto_requests_total"}
     assert {name for name in asked if not name.startswith("pasto_kafka_")} <= served
     reference = (DOCS / "reference" / "http.md").read_text(encoding="utf-8")
-    told = set(re.findall(r"`(pasto_\w+)`", reference))
-    assert ({name.removesuffix("_created") for name in served} | asked) - told == set()
+    documented = set(re.findall(r"`(pasto_\w+)`", reference))
+    assert ({name.removesuffix("_created") for name in served} | asked) - documented == set()
 
 
 def test_the_guide_shows_the_rules_that_are_shipped() -> None:

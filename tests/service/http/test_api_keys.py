@@ -122,7 +122,7 @@ def test_admin_may_do_everything(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "scopes", "expires_in", "told"),
+    ("name", "scopes", "expires_in", "message"),
     [
         ("", ["read"], None, "1 to 100 printable characters"),
         ("a\nb", ["read"], None, "printable"),
@@ -132,14 +132,14 @@ def test_admin_may_do_everything(store: Store) -> None:
         ("web", ["read"], float("nan"), "expires in"),
     ],
 )
-def test_what_makes_no_key(store: Store, name: str, scopes: list[str], expires_in: float | None, told: str) -> None:
-    with pytest.raises(OptionError, match=told):
+def test_what_makes_no_key(store: Store, name: str, scopes: list[str], expires_in: float | None, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         ApiKeys(store).create(name, scopes, expires_in=expires_in)
     assert store.list_keys() == []
 
 
 def test_keys_are_blotted_out_wherever_they_stand(store: Store) -> None:
     key = ApiKeys(store).create("web", ["read"]).key
-    told = redact(f"Authorization: Bearer {key}; {key!r}")
-    assert key.split("_")[2] not in told
-    assert told.count(key.split("_")[1]) == 2
+    text = redact(f"Authorization: Bearer {key}; {key!r}")
+    assert key.split("_")[2] not in text
+    assert text.count(key.split("_")[1]) == 2

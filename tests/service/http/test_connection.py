@@ -139,7 +139,7 @@ def test_a_whole_request_does_without_uvicorn(site: Site, monkeypatch: pytest.Mo
     with connected(site) as connection:
         monkeypatch.setattr(Application, "__call__", note)
         connection.sendall(request)
-        (whole,) = answers(connection, 1)
+        (answer,) = answers(connection, 1)
         assert served == []
         connection.sendall(request[:-5])
         site.until(lambda: site.running.application.context.active_requests == 1)
@@ -149,9 +149,9 @@ def test_a_whole_request_does_without_uvicorn(site: Site, monkeypatch: pytest.Mo
         (by_endpoint,) = answers(connection, 1)
         assert served == [PATH, PATH]
     for each in (in_pieces, by_endpoint):
-        assert list(each[1]) == list(whole[1])  # in the same order
-        assert (each[0], {**each[1], "date": ""}, each[2]) == (whole[0], {**whole[1], "date": ""}, whole[2])
-    dates = [parsedate_to_datetime(each[1]["date"]) for each in (whole, by_endpoint)]
+        assert list(each[1]) == list(answer[1])  # in the same order
+        assert (each[0], {**each[1], "date": ""}, each[2]) == (answer[0], {**answer[1], "date": ""}, answer[2])
+    dates = [parsedate_to_datetime(each[1]["date"]) for each in (answer, by_endpoint)]
     assert abs(dates[1] - dates[0]) < timedelta(hours=1)
 
 
@@ -180,8 +180,8 @@ def test_requests_in_pieces(site: Site, size: int) -> None:
     with connected(site) as connection:
         for start in range(0, len(request), size):
             connection.sendall(request[start : start + size])
-        (told,) = answers(connection, 1)
-    assert json.loads(told[2])["unit"] == "in pieces"
+        (answer,) = answers(connection, 1)
+    assert json.loads(answer[2])["unit"] == "in pieces"
 
 
 def test_answers_keep_the_order_of_pipelined_requests(site: Site) -> None:
@@ -189,9 +189,9 @@ def test_answers_keep_the_order_of_pipelined_requests(site: Site) -> None:
     slow = post("/v1/studies/feed/replay", b"{}")
     with connected(site) as connection:
         connection.sendall(b"".join(post(PATH, json.dumps({"unit": f"{i}"}).encode()) + slow for i in range(10)))
-        told = [json.loads(body) for _, _, body in answers(connection, 20)]
-    assert [each["unit"] for each in told[::2]] == [str(i) for i in range(10)]
-    assert all("identical" in each for each in told[1::2])
+        bodies = [json.loads(body) for _, _, body in answers(connection, 20)]
+    assert [each["unit"] for each in bodies[::2]] == [str(i) for i in range(10)]
+    assert all("identical" in each for each in bodies[1::2])
 
 
 def test_old_and_closing_callers_are_answered_and_let_go(site: Site) -> None:
@@ -237,8 +237,8 @@ def test_a_request_that_has_begun_is_not_idle(serve: Serve, address: str) -> Non
         with pytest.raises(TimeoutError):
             connection.recv(1)  # longer than an idle connection is kept
         connection.sendall(following[-5:])
-        ((_, _, told),) = answers(connection, 1)
-    assert json.loads(told)["unit"] == "second"
+        ((_, _, body),) = answers(connection, 1)
+    assert json.loads(body)["unit"] == "second"
 
 
 def test_a_request_that_came_in_part_is_answered_while_the_service_ends(serve: Serve) -> None:
@@ -265,8 +265,8 @@ def test_an_error_that_nobody_foresaw_is_explained_and_counted(serve: Serve, mon
 
         monkeypatch.setattr(ExposureBuffer, "add", broken)
         connection.sendall(post(PATH, b'{"unit":"u"}'))
-        ((status, _, told),) = answers(connection, 1)
-    assert (status, json.loads(told)["error"]["code"]) == (500, "internal_error")
+        ((status, _, body),) = answers(connection, 1)
+    assert (status, json.loads(body)["error"]["code"]) == (500, "internal_error")
     counted = site.client.get("/metrics").text
     assert 'pasto_requests_total{method="POST",route="/v1/studies/{name}/assign",status="500"} 1.0' in counted
 
@@ -313,8 +313,8 @@ def test_fast_assign_asks_for_a_key(serve: Serve) -> None:
     with connected(site) as connection:
         for key, status in ((may, 200), (may + "x", 401), (may_not, 403), (None, 401)):
             connection.sendall(post(PATH, b'{"unit":"u"}', key=key))
-            ((told, headers, _),) = answers(connection, 1)
-            assert told == status
+            ((status_code, headers, _),) = answers(connection, 1)
+            assert status_code == status
             if headers.get("connection") == "close":
                 break
 

@@ -110,9 +110,9 @@ def test_an_answer_accounts_for_every_refused_event_and_explains_the_first(site:
     batch = [{"id": f"bad {place}"} for place in range(9_999)]
     batch[5_000] = good
     answer = site.client.post(EVENTS, json=batch)
-    told = answer.json()
-    assert told["accepted"] == 1
-    refused = told["rejected"]
+    body = answer.json()
+    assert body["accepted"] == 1
+    refused = body["rejected"]
     assert [one["index"] for one in refused] == [place for place in range(9_999) if place != 5_000]
     assert all("type is missing" in one["reason"] and one["id"] for one in refused[:MAX_REASONS])
     assert all(one == {"index": one["index"], "reason": ""} for one in refused[MAX_REASONS:])

@@ -21,7 +21,7 @@ def words(page: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "said"),
+    ("page", "sentence"),
     [
         ("README.md", f"exposures of the service's own decisions follow [about {WINDOW} later]"),
         ("docs/reference/http.md", "### Exposures that the service logs are not durable when it answers"),
@@ -38,8 +38,8 @@ def words(page: str) -> str:
         ("clients/javascript/README.md", "memory of your process, and a kill loses it"),
     ],
 )
-def test_every_page_with_the_promise_says_what_it_leaves_out(page: str, said: str) -> None:
-    assert said in words(page)
+def test_every_page_with_the_promise_says_what_it_leaves_out(page: str, sentence: str) -> None:
+    assert sentence in words(page)
 
 
 def test_the_interface_says_so_too() -> None:

@@ -46,7 +46,7 @@ def exposures(site: Site, first: int, last: int) -> list[dict[str, Any]]:
     ]
 
 
-def told(site: Site, line: str) -> float | None:
+def read_metric(site: Site, line: str) -> float | None:
     for found in site.client.get("/metrics").text.splitlines():
         name, _, value = found.rpartition(" ")
         if name == line:
@@ -92,17 +92,19 @@ def test_a_service_reads_topics_and_goes_on_where_it_left_off(
     events = exposures(site, 0, 40)
     send(producer, "clicks", *events[:10], b"no event", events[10:20])
     send(producer, "everything", *({**event, "study": "feed"} for event in events[20:30]), events[30])
-    site.until(lambda: told(site, accepted) == 30.0)
+    site.until(lambda: read_metric(site, accepted) == 30.0)
     site.until(lambda: lag(site) == 0.0)
-    site.until(lambda: told(site, 'pasto_kafka_events{result="rejected",study=""}') == 1.0)
-    assert told(site, 'pasto_kafka_events{result="rejected",study="feed"}') == 1.0
-    assert told(site, "pasto_kafka_up") == 1.0
+    site.until(lambda: read_metric(site, 'pasto_kafka_events{result="rejected",study=""}') == 1.0)
+    assert read_metric(site, 'pasto_kafka_events{result="rejected",study="feed"}') == 1.0
+    assert read_metric(site, "pasto_kafka_up") == 1.0
     site.running.stop()
     site.until(lambda: free(tmp_path / "store"))
     send(producer, "clicks", *events[30:40])
     again = serve(**settings)
-    again.until(lambda: told(again, accepted) == 10.0)
-    assert told(again, 'pasto_kafka_events{result="duplicate",study="feed"}') is None, "what was committed is behind it"
+    again.until(lambda: read_metric(again, accepted) == 10.0)
+    assert read_metric(again, 'pasto_kafka_events{result="duplicate",study="feed"}') is None, (
+        "what was committed is behind it"
+    )
     assert again.running.service.store.read_high_water(1) == 40
 
 

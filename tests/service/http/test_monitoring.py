@@ -70,9 +70,9 @@ def test_every_record_is_one_line() -> None:
     forged = record('end\n{"level": "error"}\r\x1b[31m', study="a\nb", nothing=None)
     line = JsonFormatter().format(forged)
     assert "\n" not in line
-    told = json.loads(line)
-    assert (told["message"], told["study"]) == ('end\n{"level": "error"}\r\x1b[31m', "a\nb")
-    assert "nothing" not in told
+    logged = json.loads(line)
+    assert (logged["message"], logged["study"]) == ('end\n{"level": "error"}\r\x1b[31m', "a\nb")
+    assert "nothing" not in logged
     text = TextFormatter().format(forged)
     assert not re.search(r"[\n\r\x1b]", text)
     assert r"end\n" in text

@@ -75,17 +75,17 @@ def test_the_page_has_every_metric(site: Site) -> None:
     site.client.post("/v1/studies/feed/events", json=[]).raise_for_status()
     site.client.post("/v1/studies/feed/assign", json={"unit": "ann"}).raise_for_status()
     served = set(re.findall(r"^# TYPE (\w+) ", site.client.get("/metrics").text, re.MULTILINE))
-    told = set(re.findall(r"^\| `(pasto_\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    documented = set(re.findall(r"^\| `(pasto_\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     served.add("pasto_store_free_bytes")  # told only where the store is a directory
-    assert {name.removesuffix("_total") for name in served} == {name.removesuffix("_total") for name in told}
+    assert {name.removesuffix("_total") for name in served} == {name.removesuffix("_total") for name in documented}
 
 
 def test_the_document_has_every_route_and_no_other() -> None:
-    told = build_document()
-    assert told["openapi"] == "3.1.0"
-    found = {(method.upper(), path) for path, methods in told["paths"].items() for method in methods}
+    document = build_document()
+    assert document["openapi"] == "3.1.0"
+    found = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert found == {(route.method, route.path) for route in ROUTES}
-    names = [operation["operationId"] for methods in told["paths"].values() for operation in methods.values()]
+    names = [operation["operationId"] for methods in document["paths"].values() for operation in methods.values()]
     assert len(names) == len(set(names))
 
 

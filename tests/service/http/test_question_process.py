@@ -116,9 +116,9 @@ def learned(serve_long: Serve, tmp_path_factory: pytest.TempPathFactory) -> Site
     """A service with a question process, and a study that learned a round."""
     where = str(tmp_path_factory.mktemp("served"))
     site = serve_long(store=where, poll=60, pages=lambda service: Dashboard(service).routes)
-    seen = {"event": "seen", "aggregate": "sum", "range": [0, 9]}
+    column = {"event": "seen", "aggregate": "sum", "range": [0, 9]}
     site.study(
-        metrics={"x": {**seen, "value": "x"}, "y": {**seen, "value": "y"}},
+        metrics={"x": {**column, "value": "x"}, "y": {**column, "value": "y"}},
         goal={"maximize": "x"},
         guardrails=[{"metric": "y", "at_least": 1}],
         rounds={"every": "1h"},

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def test_a_report_comes_as_json_as_text_and_as_a_page(site: Site) -> None:
-    told = site.client.get("/v1/studies/feed/report").json()
-    assert {"name", "state", "blend", "accounting", "claims", "learning", "guardrails", "quality"} <= set(told)
-    assert told["quality"]["duplicates"] == 0
+    report = site.client.get("/v1/studies/feed/report").json()
+    assert {"name", "state", "blend", "accounting", "claims", "learning", "guardrails", "quality"} <= set(report)
+    assert report["quality"]["duplicates"] == 0
     text = site.client.get("/v1/studies/feed/report?format=text")
     assert text.headers["content-type"] == "text/plain; charset=utf-8"
     assert text.text.startswith("feed: learning, round 1 under policy 1\n=")
@@ -35,8 +35,8 @@ def test_nothing_can_be_asked_of_a_study_that_learned_nothing(site: Site) -> Non
 
 def test_another_question_is_answered(serve: Serve) -> None:
     site = serve()
-    seen = {"event": "seen", "aggregate": "sum"}
-    metrics = {"x": {**seen, "value": "x", "range": [0, 9]}, "y": {**seen, "value": "y", "range": [0, 9]}}
+    column = {"event": "seen", "aggregate": "sum"}
+    metrics = {"x": {**column, "value": "x", "range": [0, 9]}, "y": {**column, "value": "y", "range": [0, 9]}}
     site.study(
         metrics=metrics, goal={"maximize": "x"}, guardrails=[{"metric": "y", "at_least": 1}], rounds={"every": "1h"}
     )

@@ -31,14 +31,14 @@ def test_refused_requests_fill_the_log_up_to_a_limit_and_are_counted(
             assert site.client.get("/v1/studies", headers={"authorization": "Bearer wrong"}).status_code == 401
         site.client.headers["authorization"] = f"Bearer {key}"
         assert site.client.get("/v1/studies/none").status_code == 404
-        told = site.client.get("/metrics").text
+        metrics = site.client.get("/metrics").text
         site.running.application.context.request_log.summarize(now=True)
     lines = [vars(record) for record in caplog.records if record.name == "pasto.http"]
     refused = [line for line in lines if line.get("status") == 401]
     assert len(refused) == MAX_REJECTED_LINES + 1
     assert refused[-1]["suppressed"] == 50
     assert [line["status"] for line in lines if line.get("status") == 404] == [404]  # other statuses are logged still
-    assert 'pasto_suppressed_log_lines_total{status="401"} 50.0' in told
+    assert 'pasto_suppressed_log_lines_total{status="401"} 50.0' in metrics
 
 
 def test_the_summary_comes_when_the_window_is_over(caplog: pytest.LogCaptureFixture) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 EXPOSURE = {"type": "metric", "id": "1", "unit": "ann", "name": "like"}
 
 
-def told(answer: Any) -> tuple[int, str]:
+def status_and_code(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["code"]
 
 
@@ -120,7 +120,7 @@ def test_events_that_are_not_kept_are_not_acknowledged(
     with monkeypatch.context() as broken:
         broken.setattr(site.running.service.store, "append_events", kind(error))
         answer = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
-    assert told(answer) == (status, code)
+    assert status_and_code(answer) == (status, code)
     assert ("retry-after" in answer.headers) == (status in (503, 507))
     assert "secret" not in answer.text
     again = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
@@ -137,7 +137,7 @@ def test_a_file_that_may_not_grow_is_told_as_full_and_mended_by_room(serve: Serv
 
     events = [{**EXPOSURE, "id": str(k), "unit": "u" * 200} for k in range(2000)]
     pages(1)  # no more than there are now
-    assert told(site.client.post("/v1/studies/feed/events", json=events)) == (507, "storage_full")
+    assert status_and_code(site.client.post("/v1/studies/feed/events", json=events)) == (507, "storage_full")
     assert site.client.get("/v1/studies/feed").status_code == 200
     pages(1_000_000)
     assert site.client.post("/v1/studies/feed/events", json=events).json()["accepted"] == 2000
@@ -151,7 +151,7 @@ def test_a_store_that_does_not_answer_in_time_is_busy(serve: Serve, monkeypatch:
     never: Future[Any] = Future()
     monkeypatch.setattr(site.running.service, "ingest", lambda *_, **__: never)
     answer = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
-    assert told(answer) == (503, "store_busy")
+    assert status_and_code(answer) == (503, "store_busy")
     assert not never.cancelled()
 
 
@@ -162,7 +162,7 @@ def test_an_unforeseen_error_is_found_in_the_log_by_its_number(
     monkeypatch.setattr(site.running.service, "studies", failing(ZeroDivisionError("secret")))
     with caplog.at_level(logging.ERROR, "pasto.http"):
         answer = site.client.get("/v1/studies")
-    assert told(answer) == (500, "internal_error")
+    assert status_and_code(answer) == (500, "internal_error")
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
     (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
@@ -193,9 +193,9 @@ def test_counters_are_told_though_the_store_is_gone(serve: Serve, monkeypatch: p
     site = serve()
     assert "pasto_store_up 1.0" in site.client.get("/metrics").text
     monkeypatch.setattr(site.running.service.store, "list_studies", failing(errors.StoreError("gone")))
-    told = site.client.get("/metrics").text
-    assert "pasto_store_up 0.0" in told
-    assert "pasto_requests_total" in told
+    metrics = site.client.get("/metrics").text
+    assert "pasto_store_up 0.0" in metrics
+    assert "pasto_requests_total" in metrics
 
 
 def test_replays_leave_threads_for_others(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_replays_leave_threads_for_others(serve: Serve, monkeypatch: pytest.Monk
         first = pool.submit(httpx.post, site.url + path, timeout=60)
         assert going.wait(60)
         second = site.client.post("/v1/studies/other/replay")
-        assert told(second) == (503, "overloaded")
+        assert status_and_code(second) == (503, "overloaded")
         assert site.client.get("/v1/studies/feed/report").status_code == 200
         end.set()
         assert first.result().status_code == 200
@@ -231,11 +231,11 @@ def test_readiness_follows_the_scheduler(serve: Serve) -> None:
 
 
 def test_the_router_refuses_in_the_same_form(site: Site) -> None:
-    assert told(site.client.get("/nowhere")) == (404, "not_found")
-    assert told(site.client.get("/v1/studies/")) == (404, "not_found")
+    assert status_and_code(site.client.get("/nowhere")) == (404, "not_found")
+    assert status_and_code(site.client.get("/v1/studies/")) == (404, "not_found")
     answer = site.client.put("/v1/studies")
-    assert told(answer) == (405, "method_not_allowed")
+    assert status_and_code(answer) == (405, "method_not_allowed")
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
-    assert told(site.client.get("/v1/studies/feed/assign")) == (405, "method_not_allowed")
+    assert status_and_code(site.client.get("/v1/studies/feed/assign")) == (405, "method_not_allowed")
     head = site.client.head("/healthz")
     assert (head.status_code, head.content) == (200, b"")

@@ -46,9 +46,9 @@ def test_events_and_decisions_are_counted_by_key(serve: Callable[..., Any]) -> N
     assert [(one.status_code, one.json()) for one in tries] == [
         (200, {"accepted": 1, "duplicates": 0, "rejected": []})
     ] * 2
-    told = post("ranker", "events", [{**exposure, "id": "told", "candidate": wrong}])
-    assert told.status_code == 422
-    assert "is not what version 1 draws" in told.json()["rejected"][0]["reason"]
+    response = post("ranker", "events", [{**exposure, "id": "told", "candidate": wrong}])
+    assert response.status_code == 422
+    assert "is not what version 1 draws" in response.json()["rejected"][0]["reason"]
 
     site.until(lambda: _line(site, "ranker")["exposures"] == 3)
     assert _line(site, "ranker")["rejected"] == 1

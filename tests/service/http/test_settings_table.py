@@ -45,7 +45,7 @@ def test_flags_go_before_variables_and_variables_before_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"port": "65536"}, "--port needs a whole number from 0 to 65,535, got '65536'"),
         ({"port": "1.5"}, "--port needs a whole number"),
@@ -58,8 +58,8 @@ def test_flags_go_before_variables_and_variables_before_defaults() -> None:
         ({"keys_required": "maybe"}, "--keys-required needs yes or no, got 'maybe'"),
     ],
 )
-def test_a_bad_setting_is_told_by_what_was_typed(given: dict[str, str], told: str) -> None:
-    with pytest.raises(OptionError, match=re.escape(told)):
+def test_a_bad_setting_is_told_by_what_was_typed(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(message)):
         read_settings(given)
 
 

@@ -21,7 +21,7 @@ class Playground:
 
     def __init__(self, document: dict[str, Any], where: str = "memory:") -> None:
         self.now = 1_700_000_000.0
-        self.told: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
         self.store = open_store(where)
         self.service = self.node()
         self.service.create(document, who="ann", seed=7)
@@ -39,7 +39,7 @@ class Playground:
             self.store,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
-            notify=lambda message: self.told.append(dict(message)),
+            notify=lambda message: self.messages.append(dict(message)),
         )
 
     def crowd(
@@ -81,15 +81,15 @@ class Playground:
 
 def stated(**changes: Any) -> dict[str, Any]:
     """A study file with a relative floor well below what is kept."""
-    seen = {"event": "seen", "aggregate": "sum"}
+    column = {"event": "seen", "aggregate": "sum"}
     return {
         "name": "feed",
         "baseline": {"w": 1},
         "parameters": {"w": [0, 1, 2, 3]},
         "metrics": {
-            "x": {**seen, "value": "x", "range": [0, 30]},
-            "y": {**seen, "value": "y", "range": [0, 30]},
-            "rate": {"ratio": [{**seen, "value": "likes", "cap": 40}, {**seen, "value": "views", "cap": 40}]},
+            "x": {**column, "value": "x", "range": [0, 30]},
+            "y": {**column, "value": "y", "range": [0, 30]},
+            "rate": {"ratio": [{**column, "value": "likes", "cap": 40}, {**column, "value": "views", "cap": 40}]},
         },
         "goal": {"maximize": "x"},
         "guardrails": [{"metric": "y", "at_least": "-2%", "stop_at": "-12%"}],

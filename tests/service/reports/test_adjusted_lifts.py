@@ -57,8 +57,8 @@ def rounds(place: Playground, count: int) -> None:
         place.service.close_round("feed", who="ann")
 
 
-def lift_of(told: dict[str, Any], target: str, metric: str) -> dict[str, Any]:
-    (found,) = [one for one in told["lifts"] if (one["target"], one["metric"]) == (target, metric)]
+def lift_of(report: dict[str, Any], target: str, metric: str) -> dict[str, Any]:
+    (found,) = [one for one in report["lifts"] if (one["target"], one["metric"]) == (target, metric)]
     return dict(found)
 
 
@@ -76,26 +76,26 @@ def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Playground) -> Non
     rounds(place, 8)
     report = place.service.report("feed")
     document = write_record(report)
-    told = document["learning"]
+    learning = document["learning"]
     blend = document["blend"]["probabilities"]
     for target, true in (
         ("the blend", sum(share * LIFT[name] for name, share in blend.items())),
         ("the best single candidate", LIFT[document["blend"]["best_single"]]),
     ):
-        lift = lift_of(told, target, "x")
+        lift = lift_of(learning, target, "x")
         absolute = lift["adjusted"]["absolute"]
         assert absolute["low"] < true < absolute["high"]
         raw, adjusted = widths(lift)
         assert adjusted < 0.7 * raw
         assert lift["adjusted"]["variance_reduced_by"] > 0.5
-    served = lift_of(told, "the learner's traffic", "rate")
+    served = lift_of(learning, "the learner's traffic", "rate")
     assert widths(served)[1] < 0.8 * widths(served)[0]
-    assert lift_of(told, "the blend", "y")["adjusted"] is None
+    assert lift_of(learning, "the blend", "y")["adjusted"] is None
     assert document["claims"].endswith("x is adjusted by what units did before.")
     assert "cannot be distinguished" not in document["claims"]
-    for shown in (render_text(report), render_html(report)):
-        assert "variance reduced by" in shown
-        assert "variance is reduced by" in " ".join(shown.split())
+    for output in (render_text(report), render_html(report)):
+        assert "variance reduced by" in output
+        assert "variance is reduced by" in " ".join(output.split())
     json.dumps(write_record(report), allow_nan=False)
     assert place.service.replay("feed").identical
 
@@ -108,8 +108,8 @@ def test_a_range_is_told_beside(place: Playground) -> None:
     assert served["bounded"]["relative"]["low"] < 0.0 < served["bounded"]["relative"]["high"]
     assert lift_of(document["learning"], "the blend", "y")["bounded"] is None
     assert lift_of(document["learning"], "the learner's traffic", "rate")["bounded"] is None
-    for shown in (render_text(report), render_html(report)):
-        assert "by its range" in shown
+    for output in (render_text(report), render_html(report)):
+        assert "by its range" in output
 
 
 def test_a_confirmation_is_adjusted_too(place: Playground) -> None:
@@ -122,8 +122,8 @@ def test_a_confirmation_is_adjusted_too(place: Playground) -> None:
     raw, adjusted = widths(lift)
     assert adjusted < 0.7 * raw
     assert lift["adjusted"]["variance_reduced_by"] > 0.5
-    for shown in (render_text(report), render_html(report)):
-        assert "x, adjusted" in shown
+    for output in (render_text(report), render_html(report)):
+        assert "x, adjusted" in output
     assert document["confirmation"]["claims"].endswith("x is adjusted by what units did before.")
     assert place.service.replay("feed").identical
 

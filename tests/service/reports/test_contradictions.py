@@ -120,8 +120,8 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
     (found,) = document["contradictions"]
     assert (found["guardrail"], found["phase"], found["at"], found["holds"]) == ("y", "learning", "+40%", 0.971)
     assert found["measured"]["high"] < 0.4
-    said = "The certificate of y and its measured lift disagree: it is certified at least +40% with 97.1%"
-    assert found["text"].startswith(said)
+    sentence = "The certificate of y and its measured lift disagree: it is certified at least +40% with 97.1%"
+    assert found["text"].startswith(sentence)
     assert found["text"].endswith("do not deploy before a confirmation.")
-    assert said in " ".join(render_text(report).split())
-    assert said in render_html(report)
+    assert sentence in " ".join(render_text(report).split())
+    assert sentence in render_html(report)

@@ -36,20 +36,24 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
     for _ in range(4):
         place.round()
     assert place.service.show("feed")["state"] == "learning"
-    assert place.told == []
+    assert place.messages == []
     taken = rounds_until_trip(place, harm=6.0, most=6)
     assert taken is not None
-    shown = place.service.show("feed")
-    assert (shown["state"], shown["paused_from"], set(shown["policy"]["arms"])) == ("paused", "learning", {"paused"})
-    assert shown["guardrail_monitor"]["tripped"]["reason"].startswith(
+    study_json = place.service.show("feed")
+    assert (study_json["state"], study_json["paused_from"], set(study_json["policy"]["arms"])) == (
+        "paused",
+        "learning",
+        {"paused"},
+    )
+    assert study_json["guardrail_monitor"]["tripped"]["reason"].startswith(
         "guardrail monitor: y fell below its stop level -12% of the control"
     )
-    assert shown["guardrail_monitor"]["tripped"]["round"] == 4 + taken
-    assert [verdict["state"] for verdict in shown["guardrail_monitor"]["verdicts"]] == ["breach"]
+    assert study_json["guardrail_monitor"]["tripped"]["round"] == 4 + taken
+    assert [verdict["state"] for verdict in study_json["guardrail_monitor"]["verdicts"]] == ["breach"]
     line = place.service.audit("feed")[-1]
     assert (line["who"], line["action"]) == ("guardrail monitor", "trip")
-    assert line["reason"] == shown["guardrail_monitor"]["tripped"]["reason"]
-    assert [message["event"] for message in place.told][-1] == "trip"
+    assert line["reason"] == study_json["guardrail_monitor"]["tripped"]["reason"]
+    assert [message["event"] for message in place.messages][-1] == "trip"
     assert place.service.rounds("feed")[-1]["next_state"] == "paused"
     assert write_record(place.service.replay("feed")) == {
         "identical": True,
@@ -75,7 +79,7 @@ def test_a_study_without_harm_is_not_stopped(playground: Make) -> None:
     for _ in range(25):
         place.round(users=150)
     assert place.service.show("feed")["state"] == "learning"
-    assert place.told == []
+    assert place.messages == []
     assert write_record(place.service.report("feed"))["guardrails"][0]["state"] == "holds"
 
 
@@ -99,16 +103,18 @@ def test_a_warning_comes_before_and_is_told_once(playground: Make) -> None:
     states = []
     for _ in range(40):
         place.round(users=10, harm=4.0)
-        shown = place.service.show("feed")
+        study_json = place.service.show("feed")
         states.append(
-            shown["guardrail_monitor"]["verdicts"][0]["state"] if shown["guardrail_monitor"]["verdicts"] else "holds"
+            study_json["guardrail_monitor"]["verdicts"][0]["state"]
+            if study_json["guardrail_monitor"]["verdicts"]
+            else "holds"
         )
-        if shown["state"] == "paused":
+        if study_json["state"] == "paused":
             break
     assert "warning" in states
     assert "breach" not in states[: states.index("warning")]
-    assert [message["event"] for message in place.told].count("warning") == 1
-    assert place.told[0]["verdicts"][0]["name"] == "y"
+    assert [message["event"] for message in place.messages].count("warning") == 1
+    assert place.messages[0]["verdicts"][0]["name"] == "y"
 
 
 def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make) -> None:
@@ -122,18 +128,18 @@ def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make
         place.crowd()
         place.now += 3601.0
         scheduler.tick()
-    shown = place.service.show("feed")
-    assert (shown["state"], shown["version"]) == ("deployed", version)
-    assert shown["round"] > version
+    study_json = place.service.show("feed")
+    assert (study_json["state"], study_json["version"]) == ("deployed", version)
+    assert study_json["round"] > version
     for _ in range(12):
         place.crowd(harm=6.0)
         place.now += 3601.0
         scheduler.tick()
         if place.service.show("feed")["state"] == "paused":
             break
-    shown = place.service.show("feed")
-    assert (shown["state"], shown["paused_from"]) == ("paused", "deployed")
-    assert [share["name"] for share in shown["policy"]["shares"]] == ["w=1"]
+    study_json = place.service.show("feed")
+    assert (study_json["state"], study_json["paused_from"]) == ("paused", "deployed")
+    assert [share["name"] for share in study_json["policy"]["shares"]] == ["w=1"]
     assert place.service.audit("feed")[-1]["who"] == "guardrail monitor"
     assert place.service.replay("feed").identical
 
@@ -172,16 +178,16 @@ def test_replay_finds_a_breaker_that_was_changed(playground: Make, monkeypatch: 
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
     close = place.store.list_closes(1)[-1]
-    told = json.loads(close.record)
+    record = json.loads(close.record)
     if what == "verdict":
-        told["verdicts"][0]["state"] = "holds"
+        record["verdicts"][0]["state"] = "holds"
     else:
-        told["next_phase"]["state"] = "learning"
+        record["next_phase"]["state"] = "learning"
     closes = place.store.list_closes
 
     def changed(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         rows = closes(study, after=after, limit=limit)
-        return [row if row.round != close.round else replace(row, record=json.dumps(told)) for row in rows]
+        return [row if row.round != close.round else replace(row, record=json.dumps(record)) for row in rows]
 
     monkeypatch.setattr(place.store, "list_closes", changed)
     found = place.service.replay("feed")
@@ -202,11 +208,11 @@ def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(
     def older(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         found = []
         for row in closes(study, after=after, limit=limit):
-            told = json.loads(row.record)
+            record = json.loads(row.record)
             if row.round <= tripped:
-                del told["method"]
-                told["verdicts"] = [{**one, "p_value": one["p_value"] / 2} for one in told["verdicts"]]
-            found.append(replace(row, record=json.dumps(told)))
+                del record["method"]
+                record["verdicts"] = [{**one, "p_value": one["p_value"] / 2} for one in record["verdicts"]]
+            found.append(replace(row, record=json.dumps(record)))
         return found
 
     monkeypatch.setattr(place.store, "list_closes", older)
@@ -282,16 +288,16 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
     place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}], traffic={"control": control})
     for hour in range(15):
         place.round(hours=2, level=swing(2 * hour))
-    shown = place.service.show("feed")
-    assert shown["state"] == "learning"
-    verdict = shown["guardrail_monitor"]["verdicts"][0]
+    study_json = place.service.show("feed")
+    assert study_json["state"] == "learning"
+    verdict = study_json["guardrail_monitor"]["verdicts"][0]
     assert (verdict["state"], verdict["judged"]) == ("holds", judged)
     rail = write_record(place.service.report("feed"))["guardrails"][0]
     assert (rail["floor"], rail["judged"], rail["allowed"]) == (9.3, judged, verdict["allowed"])
     if judged == "control":
         assert -0.14 < verdict["allowed"] < -0.07
-    told = render_text(place.service.report("feed"))
-    assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in told
+    text = render_text(place.service.report("feed"))
+    assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in text
     recorded = [one for close in place.store.list_closes(1) for one in json.loads(close.record)["rounds"]]
     assert {one["seconds"] for one in recorded} == {7200.0}
     assert place.service.replay("feed").identical
@@ -306,10 +312,10 @@ def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
         place.round(hours=2, level=swing(2 * hour), harm=harm)
         if place.service.show("feed")["state"] == "paused":
             break
-    shown = place.service.show("feed")
-    assert (shown["state"], shown["guardrail_monitor"]["tripped"]["round"]) == ("paused", 12)
+    study_json = place.service.show("feed")
+    assert (study_json["state"], study_json["guardrail_monitor"]["tripped"]["round"]) == ("paused", 12)
     judged = "against the control" if control == "20%" else "over whole days"
-    reason = shown["guardrail_monitor"]["tripped"]["reason"]
+    reason = study_json["guardrail_monitor"]["tripped"]["reason"]
     assert reason.startswith(f"guardrail monitor: y fell below its stop level 9.3 (judged {judged}) in the arm learner")
     assert place.service.replay("feed").identical
 

@@ -39,18 +39,18 @@ def phases(seed: int, level: float, *, same: bool) -> Any:
     """Looks at a phase: the same users again and again, or new ones at every look; `level` is the blend's."""
     rng = np.random.default_rng(seed)
     sizes = {"blend": (200, level), "control": (100, 1.0)}
-    kept: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     for look in range(1, LOOKS + 1):
         for arm, (size, factor) in sizes.items():
             came = factor * (rng.gamma(2.0, 2.0, (size, 1)) + rng.normal(0.0, 2.0, (size, 2)))
-            if arm not in kept:
-                kept[arm] = came
+            if arm not in state:
+                state[arm] = came
             elif same:
-                users = kept[arm] / (look - 1)
-                kept[arm] = kept[arm] + users + factor * rng.normal(0.0, 2.0, users.shape)
+                users = state[arm] / (look - 1)
+                state[arm] = state[arm] + users + factor * rng.normal(0.0, 2.0, users.shape)
             else:
-                kept[arm] = np.concatenate([kept[arm], came])
-        yield look, MeasuredRound(1, {}, [cell(arm, values) for arm, values in kept.items()])
+                state[arm] = np.concatenate([state[arm], came])
+        yield look, MeasuredRound(1, {}, [cell(arm, values) for arm, values in state.items()])
 
 
 def naive(measured: MeasuredRound) -> bool:
@@ -65,9 +65,9 @@ def naive(measured: MeasuredRound) -> bool:
 def test_a_blend_that_stands_on_its_floor_is_rarely_pulled(spec: StudySpec, same: bool) -> None:
     alarms = wolves = 0
     for study in range(STUDIES):
-        seen = list(phases(study, 0.95, same=same))
-        alarms += any(has_breach(judge_phase(spec, one, "deployed", float(look))) for look, one in seen)
-        wolves += any(naive(one) for _, one in seen)
+        outcomes = list(phases(study, 0.95, same=same))
+        alarms += any(has_breach(judge_phase(spec, one, "deployed", float(look))) for look, one in outcomes)
+        wolves += any(naive(one) for _, one in outcomes)
     band = 3.0 * np.sqrt(0.05 * 0.95 / STUDIES)
     assert alarms / STUDIES <= 0.05 + band
     if not same:

@@ -58,7 +58,7 @@ def drawn(seed: int, number: int, harm: float) -> tuple[Moments, ...]:
     return tuple(found)
 
 
-def told(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str, float]]:
+def judge_all_rounds(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str, float]]:
     """The verdicts on all rounds together, of which those before `since` only say what the control's level is."""
     vigil = GuardrailMonitor()
     for number, measured in rounds:
@@ -68,12 +68,12 @@ def told(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str
     return [(one.name, one.state, float(f"{one.p_value:.4g}")) for one in vigil.verdicts(build_stop_levels(spec))]
 
 
-def said(judged: GuardrailResult) -> list[tuple[str, str, float]]:
+def summarize_verdicts(judged: GuardrailResult) -> list[tuple[str, str, float]]:
     assert judged.problems == ()
     return [(one.name, one.state, one.p_value) for one in judged.verdicts]
 
 
-def kept(watch: GuardrailStatus, judged: GuardrailResult) -> GuardrailStatus:
+def store_and_read(watch: GuardrailStatus, judged: GuardrailResult) -> GuardrailStatus:
     """The breaker after a close, as the store gives it back."""
     after = after_close(watch, "learning", "learning", judged, None)
     return StudyState.from_text(StudyState(guardrail_monitor=after).to_text()).guardrail_monitor
@@ -94,16 +94,16 @@ def test_closes_in_any_manner_say_what_all_rounds_together_say(
     rng = np.random.default_rng(seed)
     known: dict[int, tuple[Moments, ...]] = {}
     monitor, number = GuardrailStatus(), 0
-    for count, deed in steps:
-        if deed == "re-arm":
+    for count, step in steps:
+        if step == "re-arm":
             monitor = rearm(replace(monitor, tripped=PauseRecord(number, 0.0, "")), "paused", "learning", number)
-        if deed == "forget":  # as a study that was closed by an older version
+        if step == "forget":  # as a study that was closed by an older version
             monitor = replace(monitor, carried=None)
             window = 0
-        if deed == "other" and monitor.carried is not None:  # as one whose evidence was gathered in another way
+        if step == "other" and monitor.carried is not None:  # as one whose evidence was gathered in another way
             monitor = replace(monitor, carried={**monitor.carried, "method": 1})
         rounds: Rounds = []
-        if deed in ("correct", "other") and window and known:
+        if step in ("correct", "other") and window and known:
             again = int(rng.integers(max(1, number - window + 1), number + 1))
             rounds.append((again, drawn(seed + 1, again, harm)))
         rounds += [(number + k, drawn(seed, number + k, harm)) for k in range(1, count + 1)]
@@ -112,14 +112,16 @@ def test_closes_in_any_manner_say_what_all_rounds_together_say(
         first_open = max(1, number - window + 1) if window else None
         judged = check_guardrails(spec, "learning", monitor, rounds, lambda before=before: before, None, first_open)  # type: ignore[misc]
         known |= dict(rounds)
-        assert said(judged) == told(spec, sorted(known.items()), monitor.since)
-        monitor = kept(monitor, judged)
+        assert summarize_verdicts(judged) == judge_all_rounds(spec, sorted(known.items()), monitor.since)
+        monitor = store_and_read(monitor, judged)
 
 
 def test_what_is_carried_stays_small(spec: StudySpec) -> None:
     monitor = GuardrailStatus()
     for number in range(1, 61):
-        monitor = kept(monitor, check_guardrails(spec, "learning", monitor, [(number, drawn(3, number, 0.0))]))
+        monitor = store_and_read(
+            monitor, check_guardrails(spec, "learning", monitor, [(number, drawn(3, number, 0.0))])
+        )
     assert len(json.dumps(monitor.carried)) < 12_000
 
 
@@ -148,13 +150,17 @@ def test_of_rounds_that_may_be_corrected_only_what_floors_are_about_is_carried()
     ]
     monitor = GuardrailStatus()
     for one in rounds[:-1]:
-        monitor = kept(monitor, check_guardrails(wide, "learning", monitor, [one], first_open=1))
+        monitor = store_and_read(monitor, check_guardrails(wide, "learning", monitor, [one], first_open=1))
     assert len(json.dumps(monitor.carried)) < 39 * 2 * 30 * 30
-    assert said(check_guardrails(wide, "learning", monitor, rounds[-1:], first_open=1)) == told(wide, rounds)
+    assert summarize_verdicts(
+        check_guardrails(wide, "learning", monitor, rounds[-1:], first_open=1)
+    ) == judge_all_rounds(wide, rounds)
 
 
 def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: StudySpec) -> None:
-    before = kept(GuardrailStatus(), check_guardrails(spec, "learning", GuardrailStatus(), [(1, drawn(3, 1, 0.0))]))
+    before = store_and_read(
+        GuardrailStatus(), check_guardrails(spec, "learning", GuardrailStatus(), [(1, drawn(3, 1, 0.0))])
+    )
     odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)
     judged = check_guardrails(spec, "learning", before, [(2, (odd,))])
     assert judged.verdicts == ()
@@ -166,12 +172,16 @@ def test_of_an_older_study_what_cannot_be_judged_is_left_out(spec: StudySpec) ->
     odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)
     past = [judged_round(1, drawn(3, 1, 0.3)), judged_round(2, [odd]), judged_round(3, drawn(3, 3, 0.3))]
     judged = check_guardrails(spec, "learning", GuardrailStatus(), [(4, drawn(3, 4, 0.3))], lambda: past)
-    assert said(judged) == told(spec, [(number, drawn(3, number, 0.3)) for number in (1, 3, 4)])
+    assert summarize_verdicts(judged) == judge_all_rounds(
+        spec, [(number, drawn(3, number, 0.3)) for number in (1, 3, 4)]
+    )
 
 
 def test_nobody_reads_the_past_of_a_study_that_carries_it(spec: StudySpec) -> None:
     def fails() -> Any:
         raise AssertionError("the past was read")
 
-    before = kept(GuardrailStatus(), check_guardrails(spec, "learning", GuardrailStatus(), [(1, drawn(3, 1, 0.0))]))
+    before = store_and_read(
+        GuardrailStatus(), check_guardrails(spec, "learning", GuardrailStatus(), [(1, drawn(3, 1, 0.0))])
+    )
     assert check_guardrails(spec, "learning", before, [(2, drawn(3, 2, 0.0))], fails).problems == ()

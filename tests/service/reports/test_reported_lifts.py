@@ -39,8 +39,8 @@ def learned(playground: Make, rounds: int = 8, **changes: Any) -> Playground:
     return place
 
 
-def lift_of(told: dict[str, Any], target: str, metric: str) -> dict[str, Any]:
-    (found,) = [one for one in told["lifts"] if (one["target"], one["metric"]) == (target, metric)]
+def lift_of(report: dict[str, Any], target: str, metric: str) -> dict[str, Any]:
+    (found,) = [one for one in report["lifts"] if (one["target"], one["metric"]) == (target, metric)]
     return dict(found)
 
 
@@ -48,32 +48,32 @@ def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Mak
     place = learned(playground)
     report = write_record(place.service.report("feed"))
     json.dumps(report, allow_nan=False)
-    told = report["learning"]
+    learning = report["learning"]
     blend = report["blend"]["probabilities"]
     for place_of, metric in enumerate(("x", "y")):
         true = sum(share * TRUTH[name][place_of] for name, share in blend.items()) / TRUTH["w=1"][place_of] - 1
-        relative = lift_of(told, "the blend", metric)["relative"]
+        relative = lift_of(learning, "the blend", metric)["relative"]
         assert relative["low"] < true < relative["high"]
-        single = lift_of(told, "the best single candidate", metric)["relative"]
+        single = lift_of(learning, "the best single candidate", metric)["relative"]
         true = TRUTH[report["blend"]["best_single"]][place_of] / TRUTH["w=1"][place_of] - 1
         assert single["low"] < true < single["high"]
     measured = PolicyCache(place.store).reload("feed").rounds
-    assert [one.version for one in measured.rounds] == told["rounds"] == list(range(1, 9))
+    assert [one.version for one in measured.rounds] == learning["rounds"] == list(range(1, 9))
     snapshot = place.service.policy_cache.snapshot("feed")
     (direct,) = estimate_lifts(
         record_rounds(measured.rounds),
         {"rate": build_quantities(snapshot.spec)["rate"]},
         [LiftTarget("the learner's traffic")],
     )
-    shown = lift_of(told, "the learner's traffic", "rate")
-    assert (shown["relative"]["low"], shown["level"]) == (direct.relative.low, direct.level)
-    assert 2.0 < shown["level"] / 0.1 < 60.0  # a ratio, not its numerator
+    reported_lift = lift_of(learning, "the learner's traffic", "rate")
+    assert (reported_lift["relative"]["low"], reported_lift["level"]) == (direct.relative.low, direct.level)
+    assert 2.0 < reported_lift["level"] / 0.1 < 60.0  # a ratio, not its numerator
     assert not report["quality"]["sample_ratio"]["alarm"]
     assert report["claims"].startswith("Over 8 rounds the learner's traffic raised x by")
-    series = next(one for one in told["history"] if (one["target"], one["metric"]) == ("the blend", "x"))
+    series = next(one for one in learning["history"] if (one["target"], one["metric"]) == ("the blend", "x"))
     assert series["rounds"] == list(range(1, 9))
     assert series["cumulative"]["value"][-1] == pytest.approx(
-        lift_of(told, "the blend", "x")["relative"]["value"], rel=1e-9
+        lift_of(learning, "the blend", "x")["relative"]["value"], rel=1e-9
     )
 
 
@@ -128,23 +128,23 @@ def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playgro
         assert scheduler.tick() == 1
     report = place.service.report("feed")
     document = write_record(report)
-    told = document["confirmation"]
-    assert sum(told["units"].values()) == 1200
-    assert told["sequential"]
-    assert told["looks"] == 4
-    targets = {one["target"] for one in told["lifts"]}
+    confirmation = document["confirmation"]
+    assert sum(confirmation["units"].values()) == 1200
+    assert confirmation["sequential"]
+    assert confirmation["looks"] == 4
+    targets = {one["target"] for one in confirmation["lifts"]}
     assert "the blend" in targets
     frozen = document["frozen"]["probabilities"]
     true = sum(share * TRUTH[name][0] for name, share in frozen.items()) / TRUTH["w=1"][0] - 1
-    relative = lift_of(told, "the blend", "x")["relative"]
+    relative = lift_of(confirmation, "the blend", "x")["relative"]
     assert relative["low"] < true < relative["high"]
-    predicted = {(one["target"], one["metric"]): one for one in told["predicted"]}
+    predicted = {(one["target"], one["metric"]): one for one in confirmation["predicted"]}
     assert predicted["the blend", "x"]["predicted"] == pytest.approx(document["frozen"]["lifts"]["x"] / 100, rel=1e-6)
     assert predicted["the blend", "x"]["inside"]
-    assert document["claims"] == told["claims"]
+    assert document["claims"] == confirmation["claims"]
     assert "Predicted and realised" in render_text(report)
-    shown = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
-    assert shown["state"] == "deployed"
+    deployed = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
+    assert deployed["state"] == "deployed"
     assert place.service.replay("feed").identical
 
 
@@ -152,21 +152,21 @@ def test_a_horizon_is_judged_by_the_first_look_behind_it(playground: Make) -> No
     place = learned(playground)
     place.service.change("feed", "confirm", who="ann", days=0.125)
     scheduler = Scheduler(place.service)
-    seen = []
+    widths = []
     for _ in range(5):
         place.crowd(200)
         place.now += 3601
         scheduler.tick()
-        told = write_record(place.service.report("feed"))["confirmation"]
-        seen.append((told["sequential"], sum(told["units"].values())))
-    assert seen == [(True, 200), (True, 400), (False, 600), (False, 600), (False, 600)]
-    assert "has been reached" in told["note"]
+        confirmation = write_record(place.service.report("feed"))["confirmation"]
+        widths.append((confirmation["sequential"], sum(confirmation["units"].values())))
+    assert widths == [(True, 200), (True, 400), (False, 600), (False, 600), (False, 600)]
+    assert "has been reached" in confirmation["note"]
     looks = PolicyCache(place.store).reload("feed").rounds.looks
     spec = place.service.policy_cache.snapshot("feed").spec
     anytime = report_confirmation(spec, looks[:3], ("w=0", "w=1", "w=2", "w=3"))
     assert anytime is not None
     lifts = {"lifts": [asdict(lift) for lift in anytime.lifts]}
-    wide, narrow = (lift_of(report, "the blend", "x")["relative"] for report in (lifts, told))
+    wide, narrow = (lift_of(report, "the blend", "x")["relative"] for report in (lifts, confirmation))
     assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
 
 
@@ -255,12 +255,12 @@ def test_a_certificate_bounds_all_hard_guardrails_together(playground: Make) -> 
 
 def test_a_page_needs_nothing_beside_it(playground: Make) -> None:
     place = learned(playground, rounds=3)
-    shown = render_html(place.service.report("feed"))
-    assert "<script" not in shown
-    assert "http-equiv" not in shown
-    assert "src=" not in shown
-    assert all("w3.org" in part.split('"')[0] for part in shown.split('="http')[1:])
-    assert shown.count("<svg") == 2
+    page = render_html(place.service.report("feed"))
+    assert "<script" not in page
+    assert "http-equiv" not in page
+    assert "src=" not in page
+    assert all("w3.org" in part.split('"')[0] for part in page.split('="http')[1:])
+    assert page.count("<svg") == 2
 
 
 def test_plans_start_from_what_was_measured(playground: Make) -> None:

@@ -33,9 +33,9 @@ def test_rounds_that_shift_together_are_seen_in_every_report(playground: Make, c
         return
     assert not certificate["certified"]
     assert quality["understated_errors"]["y"] > 1.5
-    for shown in (" ".join(render_text(report).split()), render_html(report)):
-        assert "Not certified: standard errors are too small (y by a factor of" in shown
-        assert "nothing is certified" in shown
+    for output in (" ".join(render_text(report).split()), render_html(report)):
+        assert "Not certified: standard errors are too small (y by a factor of" in output
+        assert "nothing is certified" in output
 
 
 def test_what_was_learned_from_late_events_is_checked_too(playground: Make) -> None:

@@ -156,8 +156,8 @@ def test_late_events_correct_the_adjusted_cells_and_their_covariates(start: Star
     rounds = RoundHistoryReader(study.store, row.number).read(row.round).rounds
     assert [measured.units for measured in rounds] == [80] * 8
     names = [column.name for column in study.spec.measured_columns]
-    kept = [*map(names.index, study.spec.objective.metrics), names.index("watch.covariate")]
-    products = sum(np.array(cell.cross)[np.ix_(kept, kept)] for measured in rounds for cell in measured.cells)
+    columns = [*map(names.index, study.spec.objective.metrics), names.index("watch.covariate")]
+    products = sum(np.array(cell.cross)[np.ix_(columns, columns)] for measured in rounds for cell in measured.cells)
     adjustment = study.learner.state()["learned"]["adjustment"]
     np.testing.assert_allclose(np.array(adjustment["products"]), products, rtol=1e-9)
     assert study.service.replay("feed").identical
@@ -187,11 +187,11 @@ def test_observations_have_the_covariates_after_the_metrics_of_the_objective(sta
     cells = entry.cells.moments()
     waiting = MaturingRound(entry.round, entry.learner_version, entry.after, 0.0)
     names = [column.name for column in study.spec.measured_columns]
-    kept = [*map(names.index, study.spec.objective.metrics), names.index("watch.covariate")]
-    assert len(kept) < len(names)  # a metric that is in no goal and no guardrail is left out
+    columns = [*map(names.index, study.spec.objective.metrics), names.index("watch.covariate")]
+    assert len(columns) < len(names)  # a metric that is in no goal and no guardrail is left out
     for cell, observation in zip(cells, round_observations(study.spec, waiting, cells).observations, strict=True):
-        assert (*observation.mean, *observation.covariates) == tuple(cell.mean[place] for place in kept)
-        expected = np.array(cell.cross)[np.ix_(kept, kept)] / (cell.units - 1) / cell.units
+        assert (*observation.mean, *observation.covariates) == tuple(cell.mean[place] for place in columns)
+        expected = np.array(cell.cross)[np.ix_(columns, columns)] / (cell.units - 1) / cell.units
         np.testing.assert_allclose(np.array(observation.covariance), expected)
     plain = round_observations(study.spec, waiting, cells, uses_covariates=False).observations
     assert {len(observation.covariates) for observation in plain} == {0}

@@ -174,8 +174,8 @@ def test_a_person_resolves_it(begin: Callable[..., Service], resolution: str, ro
     service = begin()
     send(service, ("exposure",))
     close(service)
-    shown = service.resolve_round("feed", 3, resolution, who="bob", reason="the job failed")
-    assert shown["held"][0]["resolution"] == resolution
+    study = service.resolve_round("feed", 3, resolution, who="bob", reason="the job failed")
+    assert study["held"][0]["resolution"] == resolution
     line = service.audit("feed")[-1]
     assert (line["who"], line["action"], line["reason"]) == ("bob", "resolve", "the job failed")
     assert (line["detail"]["held_round"], line["detail"]["resolution"]) == (3, resolution)

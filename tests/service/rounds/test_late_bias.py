@@ -33,11 +33,11 @@ class Round:
     def at(self, now: int) -> RoundObservations:
         """What is known of it when a round ends."""
         known: FloatArray = np.where(self.number + self.delays <= now, self.values, 0.0)
-        seen = [
+        observations = [
             Observation(self.number - 1, k, UNITS, (float(row.mean()),), ((float(row.var() / UNITS),),))
             for k, row in enumerate(known)
         ]
-        return RoundObservations(self.number, tuple(seen))
+        return RoundObservations(self.number, tuple(observations))
 
 
 def known_of(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
@@ -52,11 +52,11 @@ def known_of(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
         stay = [number for number in (*open_, *due) if number + window > now]
 
         known = {number: rounds[number].at(now) for number in open_}
-        told = build_correction(open_, open_, due, stay, known.__getitem__)
-        learned = update_learner(learned, [rounds[number].at(now) for number in due], told)
+        correction = build_correction(open_, open_, due, stay, known.__getitem__)
+        learned = update_learner(learned, [rounds[number].at(now) for number in due], correction)
         open_ = stay
-    believed: FloatArray = learned.study.posterior_samples()[0, 0]
-    return believed
+    samples: FloatArray = learned.study.posterior_samples()[0, 0]
+    return samples
 
 
 def bias(runs: int, *, window: int) -> float:

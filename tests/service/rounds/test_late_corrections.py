@@ -30,12 +30,12 @@ def study() -> Study:
 def lesson(number: int, units: int) -> RoundObservations:
     """What a round is known to have measured when so many units' events have come; nothing before the first."""
     values = np.random.default_rng(number).normal(size=(3, 50, 2)) if units else np.empty((0, 0, 2))
-    seen = [
+    observations = [
         Observation(number - 1, k, units, tuple(row[:units].mean(axis=0).tolist()), COVARIANCE)
         for k, row in enumerate(values)
     ]
     control = Observation(number - 1, 0, 20, (0.1, 0.2), COVARIANCE, control=True)
-    return RoundObservations(number, (*seen, control))
+    return RoundObservations(number, (*observations, control))
 
 
 def taught(known: list[list[int]], window: int) -> str:
@@ -48,8 +48,8 @@ def taught(known: list[list[int]], window: int) -> str:
         before = known[now - 2] if now > 1 else units
         corrected = [number for number in open_ if units[number - 1] != before[number - 1]]
         now_known = {number: lesson(number, units[number - 1]) for number in (*open_, *due)}
-        told = build_correction(open_, corrected, due, stay, now_known.__getitem__)
-        learned = update_learner(learned, [now_known[number] for number in due], told)
+        correction = build_correction(open_, corrected, due, stay, now_known.__getitem__)
+        learned = update_learner(learned, [now_known[number] for number in due], correction)
         open_ = stay
     return learned.text
 
@@ -58,14 +58,14 @@ def taught(known: list[list[int]], window: int) -> str:
 @given(data=st.data())
 def test_lateness_inside_the_window_does_not_matter(data: st.DataObject) -> None:
     rounds, window = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3))
-    whole = [data.draw(st.integers(1, 50)) for _ in range(rounds)]
+    unit_counts = [data.draw(st.integers(1, 50)) for _ in range(rounds)]
     closes = rounds + window
     late = np.zeros((closes, rounds), dtype=int)
-    for place, units in enumerate(whole):
+    for place, units in enumerate(unit_counts):
         came = sorted(data.draw(st.lists(st.integers(0, units), min_size=window, max_size=window)))
         late[place : place + window, place] = came
         late[place + window :, place] = units
-    on_time = [whole] * closes
+    on_time = [unit_counts] * closes
     ends = [json.loads(taught(known, window)) for known in (late.tolist(), on_time)]
     assert ends[0]["learned"] == ends[1]["learned"]
     assert ends[0]["learned_rounds"] == ends[1]["learned_rounds"] == rounds

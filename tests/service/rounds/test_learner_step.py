@@ -22,9 +22,9 @@ def study() -> Study:
 
 
 def _lesson(number: int, version: int) -> RoundObservations:
-    seen = [Observation(version, k, 50, (2.0 - k, k - 1.0), ((0.1, 0.0), (0.0, 0.1))) for k in (0, 1)]
+    observations = [Observation(version, k, 50, (2.0 - k, k - 1.0), ((0.1, 0.0), (0.0, 0.1))) for k in (0, 1)]
     control = Observation(version, 0, 20, (2.0, -1.0), ((0.1, 0.0), (0.0, 0.1)), control=True)
-    return RoundObservations(number, (*seen, control))
+    return RoundObservations(number, (*observations, control))
 
 
 def test_equal_arguments_give_an_equal_state(study: Study) -> None:
@@ -50,9 +50,11 @@ def test_rounds_may_be_learned_late_and_several_at_once(study: Study) -> None:
     assert (after.study.rounds, after.problems) == (2, ())
 
 
-@pytest.mark.parametrize("seen", [(), (Observation(0, 0, 20, (2.0, -1.0), control=True),)])
-def test_a_round_without_units_of_the_learner_teaches_nothing(study: Study, seen: tuple[Observation, ...]) -> None:
-    after = update_learner(initial_update(study), [RoundObservations(4, seen)])
+@pytest.mark.parametrize("observations", [(), (Observation(0, 0, 20, (2.0, -1.0), control=True),)])
+def test_a_round_without_units_of_the_learner_teaches_nothing(
+    study: Study, observations: tuple[Observation, ...]
+) -> None:
+    after = update_learner(initial_update(study), [RoundObservations(4, observations)])
     assert after.problems == ("round 4 had no units of the learner, so it taught nothing",)
     assert (after.study.rounds, after.study.policy.version) == (0, 1)
 

@@ -95,11 +95,11 @@ UNREADABLE: list[tuple[Kind, str | bytes, str]] = [
 
 @pytest.mark.parametrize(("kind", "text", "says"), UNREADABLE, ids=[str(place) for place in range(len(UNREADABLE))])
 def test_texts_that_are_no_study_file(kind: Any, text: str | bytes, says: str) -> None:
-    with pytest.raises(StudyFileError) as told:
+    with pytest.raises(StudyFileError) as caught:
         read_spec(text, kind)
-    assert list(told.value.problems) == [""]
-    assert says in str(told.value)
-    assert len(str(told.value)) < 500
+    assert list(caught.value.problems) == [""]
+    assert says in str(caught.value)
+    assert len(str(caught.value)) < 500
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

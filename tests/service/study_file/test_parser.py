@@ -127,19 +127,19 @@ SOURCE: Document = {"from": "lake", "exposures": {"table": "seen"}, "events": [{
 
 
 def test_windows_are_over_when_a_round_is_learned_and_tables_tell_the_time() -> None:
-    with pytest.raises(StudyFileError) as told:
+    with pytest.raises(StudyFileError) as caught:
         parse_spec(study(metrics=timed(), rounds={"every": "1h", "maturity": "90m"}))
-    assert told.value.problems == {
+    assert caught.value.problems == {
         "metrics.watch.window": "of 2h is longer than rounds.maturity of 90min: units that come at a round's end would "
         "be measured before their window is over; raise rounds.maturity to 2h, or shorten the window"
     }
     late = {"ratio": [{"event": "like"}, {"event": "view", "window": "3h"}]}
     with pytest.raises(StudyFileError, match=r"metrics.like_rate.ratio\[1\].window of 3h is longer"):
         parse_spec(study(metrics=timed(like_rate=late), rounds={"maturity": "2h"}))
-    with pytest.raises(StudyFileError) as told:
+    with pytest.raises(StudyFileError) as caught:
         parse_spec(study(metrics=timed(), rounds={"maturity": "2h"}, source=SOURCE))
-    assert set(told.value.problems) == {"source.exposures.time", "source.events[0].time"}
-    assert "metrics.watch.window needs the time of events" in str(told.value)
+    assert set(caught.value.problems) == {"source.exposures.time", "source.events[0].time"}
+    assert "metrics.watch.window needs the time of events" in str(caught.value)
     exposures, events = {**SOURCE["exposures"], "time": "at"}, [{**SOURCE["events"][0], "time": "at"}]
     parse_spec(
         study(
@@ -379,17 +379,17 @@ WRONG: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("document", "path", "says"), WRONG, ids=[str(place) for place in range(len(WRONG))])
 def test_what_is_wrong_is_told_with_its_place(document: Any, path: str, says: str) -> None:
-    with pytest.raises(StudyFileError) as told:
+    with pytest.raises(StudyFileError) as caught:
         parse_spec(document)
-    assert path in told.value.problems
-    assert says in told.value.problems[path]
-    assert len(told.value.problems[path]) < 500
-    others = set(told.value.problems) - {path, "baseline", "constraints", "parameters"}
+    assert path in caught.value.problems
+    assert says in caught.value.problems[path]
+    assert len(caught.value.problems[path]) < 500
+    others = set(caught.value.problems) - {path, "baseline", "constraints", "parameters"}
     assert not others
 
 
 def test_everything_wrong_is_told_at_once() -> None:
-    with pytest.raises(StudyFileError) as told:
+    with pytest.raises(StudyFileError) as caught:
         parse_spec(
             {
                 **study(name="Feed", unit=3, traffic={"max_share": 7}, rounds={"every": -1}, learner="x", confidence=2),
@@ -401,7 +401,7 @@ def test_everything_wrong_is_told_at_once() -> None:
                 "guardrails": [{"metric": "m", "at_least": "2%"}],
             }
         )
-    assert set(told.value.problems) == {
+    assert set(caught.value.problems) == {
         *("goals", "name", "unit", "parameters.like[0]", "baseline", "metrics.m.event", "guardrails[0].at_least"),
         *("traffic.max_share", "rounds.every", "learner", "confidence", "expires_after"),
     }

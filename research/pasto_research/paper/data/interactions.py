@@ -94,8 +94,8 @@ def numbered(
         len(users),
         len(items),
         {
-            each: np.array([known.get(identity, missing) for identity in items.tolist()])
-            for each, known in (worth or {}).items()
+            each: np.array([values.get(identity, missing) for identity in items.tolist()])
+            for each, values in (worth or {}).items()
         },
         found.rows,
     )

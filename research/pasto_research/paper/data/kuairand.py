@@ -56,11 +56,11 @@ class History:
         for key in ("user_id", "video"):
             counts = {kind: _counted(pairs[key]) for kind, pairs in sequences.items()}
             watched = counts["watch_seq"]
-            found[key] = {"watch_seq": {one: float(count) for one, count in watched.items()}}
+            found[key] = {"watch_seq": {item: float(count) for item, count in watched.items()}}
             for kind, prior in PRIOR.items():
                 found[key][kind] = {
-                    one: (counts[kind].get(one, 0) + prior * WEIGHT) / (count + WEIGHT)
-                    for one, count in watched.items()
+                    item: (counts[kind].get(item, 0) + prior * WEIGHT) / (count + WEIGHT)
+                    for item, count in watched.items()
                 }
         return cls(found["user_id"], found["video"])
 
@@ -95,7 +95,7 @@ def impressions(log: Columns, users: Columns, history: History) -> Impressions:
     order = order[log["tab"][order] == FEED]
     row = {name: values[order] for name, values in log.items()}
     places = {int(user): place for place, user in enumerate(users["user_id"].tolist())}
-    known = np.array([places.get(user, -1) for user in row["user_id"].tolist()])
+    user_places = np.array([places.get(user, -1) for user in row["user_id"].tolist()])
     active = np.array([ACTIVE.get(str(degree), 0.0) for degree in users["user_active_degree"]])
     parts = [
         np.log(np.maximum(row["duration_ms"].astype(float), 1.0)),
@@ -104,7 +104,10 @@ def impressions(log: Columns, users: Columns, history: History) -> Impressions:
         np.array([_tag(tag) for tag in row["tag"]]),
         *(_looked(history.by_user[kind], row["user_id"]) for kind in ("watch_seq", *PRIOR)),
         *(_looked(history.by_video[kind], row["video_id"]) for kind in ("watch_seq", *PRIOR)),
-        *(np.where(known < 0, np.nan, values.astype(float)[known]) for values in (active, *(users[n] for n in USERS))),
+        *(
+            np.where(user_places < 0, np.nan, values.astype(float)[user_places])
+            for values in (active, *(users[n] for n in USERS))
+        ),
     ]
     return Impressions(
         row["user_id"].astype(np.int64),
@@ -123,8 +126,8 @@ def _counted(values: NDArray[np.int64]) -> dict[int, int]:
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
 
-def _looked(known: dict[int, float], identities: NDArray[np.int64]) -> FloatArray:
-    return np.array([known.get(one, np.nan) for one in identities.tolist()])
+def _looked(value_by_identity: dict[int, float], identities: NDArray[np.int64]) -> FloatArray:
+    return np.array([value_by_identity.get(identity, np.nan) for identity in identities.tolist()])
 
 
 def _tag(tags: object) -> float:

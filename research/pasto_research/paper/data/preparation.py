@@ -104,5 +104,5 @@ def _kept(pairs: Interactions, chosen: np.ndarray) -> Interactions:
         items=item_codes.astype(np.int32),
         user_count=len(users),
         item_count=len(items),
-        worth={name: known[items] for name, known in pairs.worth.items()},
+        worth={name: values[items] for name, values in pairs.worth.items()},
     )

@@ -28,8 +28,8 @@ def ease(train: csr_array, ridge: float = RIDGE) -> Scorer:
     weights = (-inverse / np.diag(inverse)).astype(np.float32)
     np.fill_diagonal(weights, 0.0)
 
-    def score(known: csr_array) -> Scores:
-        return np.asarray(known.astype(np.float32) @ weights)
+    def score(history: csr_array) -> Scores:
+        return np.asarray(history.astype(np.float32) @ weights)
 
     return score
 
@@ -46,7 +46,7 @@ def popularity(train: csr_array) -> Scorer:
     places = np.empty(len(counts), dtype=np.float32)
     places[order] = -np.arange(len(counts), dtype=np.float32)
 
-    def score(known: csr_array) -> Scores:
-        return np.tile(places, (known.shape[0], 1))
+    def score(history: csr_array) -> Scores:
+        return np.tile(places, (history.shape[0], 1))
 
     return score

@@ -75,10 +75,10 @@ class Autoencoder:
         shapes = (items, wide), (wide,), (wide, 2 * narrow), (2 * narrow,), (narrow, wide), (wide,), (wide, items)
         return cls(*(np.zeros(shape, dtype=np.float32) for shape in (*shapes, (items,))))
 
-    def score(self, known: csr_array) -> Scores:
+    def score(self, history: csr_array) -> Scores:
         """Return logits of all items from users' known ones, (users, items); the code is its mean."""
-        norms = np.sqrt(np.maximum(known.multiply(known).sum(axis=1), 1e-12)).astype(np.float32)
-        first = np.tanh((known.astype(np.float32) @ self.entry) / norms[:, None] + self.entry_bias)
+        norms = np.sqrt(np.maximum(history.multiply(history).sum(axis=1), 1e-12)).astype(np.float32)
+        first = np.tanh((history.astype(np.float32) @ self.entry) / norms[:, None] + self.entry_bias)
         narrow = len(self.back)
         code = first @ self.code[:, :narrow] + self.code_bias[:narrow]
         return np.asarray(np.tanh(code @ self.back + self.back_bias) @ self.out + self.out_bias)
@@ -128,8 +128,8 @@ LOOKED_AT = 100
 
 
 def train(
-    known: csr_array,
-    wanted: csr_array,
+    history: csr_array,
+    held_out: csr_array,
     settings: MultVaeSettings,
     *,
     path: Path | None = None,
@@ -146,17 +146,17 @@ def train(
     torch = _torch()
     if path is not None and (finished := load(path)) is not None:
         return finished
-    users = np.flatnonzero(np.diff(wanted.indptr))
+    users = np.flatnonzero(np.diff(held_out.indptr))
     order = np.random.default_rng([settings.seed, 0]).permutation(users)
     held = max(1, round(settings.held * len(order)))
     examined, taught = np.sort(order[:held]), np.sort(order[held:])
-    visible, hidden = hide_some(known[examined], wanted[examined], settings.seed)
+    visible, hidden = hide_some(history[examined], held_out[examined], settings.seed)
     with _threads(torch, threads):
-        state = _State(torch, settings, known.shape[1])
+        state = _State(torch, settings, history.shape[1])
         if path is not None and path.exists():
             state.restore(path)
         for epoch in range(len(state.validation), settings.epochs):
-            state.epoch(epoch, known, wanted, taught)
+            state.epoch(epoch, history, held_out, taught)
             state.examine(ndcg(state.model().score(visible), visible, hidden))
             over = state.stale >= settings.patience or epoch + 1 == settings.epochs
             if path is not None:
@@ -168,24 +168,24 @@ def train(
     return TrainingResult(state.best_model(), tuple(state.validation), True)
 
 
-def hide_some(known: csr_array, wanted: csr_array, seed: int, share: float = 0.2) -> tuple[csr_array, csr_array]:
+def hide_some(history: csr_array, held_out: csr_array, seed: int, share: float = 0.2) -> tuple[csr_array, csr_array]:
     """Split off a random fifth of each user's wanted items, at least one, and return the known and the hidden ones."""
-    sizes = np.diff(wanted.indptr)
+    sizes = np.diff(held_out.indptr)
     users = np.repeat(np.arange(len(sizes)), sizes)
     draws = np.random.default_rng([seed, 1]).random(len(users))
     order = np.lexsort((draws, users))
-    places = np.arange(len(users)) - np.repeat(wanted.indptr[:-1], sizes)
+    places = np.arange(len(users)) - np.repeat(held_out.indptr[:-1], sizes)
     chosen = np.sort(order[places < np.repeat(np.maximum(1, np.round(share * sizes)), sizes)])
-    hidden = csr_array((wanted.data[chosen], (users[chosen], wanted.indices[chosen])), shape=wanted.shape)
+    hidden = csr_array((held_out.data[chosen], (users[chosen], held_out.indices[chosen])), shape=held_out.shape)
     mask = hidden.copy()
     mask.data = np.ones_like(mask.data)
-    visible = csr_array(known - known.multiply(mask))
+    visible = csr_array(history - history.multiply(mask))
     visible.eliminate_zeros()
     visible.sort_indices()
     return visible, hidden
 
 
-def ndcg(scores: Scores, known: csr_array, wanted: csr_array, top: int = LOOKED_AT) -> float:
+def ndcg(scores: Scores, history: csr_array, held_out: csr_array, top: int = LOOKED_AT) -> float:
     """Return the normalised discounted cumulative gain (NDCG), averaged over users.
 
     >>> import numpy as np
@@ -197,11 +197,11 @@ def ndcg(scores: Scores, known: csr_array, wanted: csr_array, top: int = LOOKED_
     found: list[float] = []
     for user in range(len(scores)):
         row = scores[user]
-        row[known.indices[known.indptr[user] : known.indptr[user + 1]]] = -np.inf
-        own = slice(wanted.indptr[user], wanted.indptr[user + 1])
+        row[history.indices[history.indptr[user] : history.indptr[user + 1]]] = -np.inf
+        own = slice(held_out.indptr[user], held_out.indptr[user + 1])
         weights = np.zeros(len(row))
-        weights[wanted.indices[own]] = wanted.data[own]
-        best = np.sort(wanted.data[own])[::-1][: len(discounts)]
+        weights[held_out.indices[own]] = held_out.data[own]
+        best = np.sort(held_out.data[own])[::-1][: len(discounts)]
         found.append(float(weights[_first(row, len(discounts))] @ discounts) / float(best @ discounts[: len(best)]))
     return round(float(np.mean(found)), 4)
 
@@ -221,7 +221,7 @@ class _State:
         self.stale = 0
         self.best = [weight.detach().clone() for weight in self.weights]
 
-    def epoch(self, number: int, known: csr_array, wanted: csr_array, users: Any) -> None:
+    def epoch(self, number: int, history: csr_array, held_out: csr_array, users: Any) -> None:
         """Train one pass over the users, in an order and with a dropout that seed and epoch decide."""
         torch, settings = self.torch, self.settings
         chance = np.random.default_rng([settings.seed, 3, number])
@@ -230,22 +230,22 @@ class _State:
         steps = -(-len(order) // settings.batch)
         for step, rows in enumerate(batches(len(order), settings.batch)):
             beta = settings.kl * min(1.0, (number + step / steps) / max(settings.annealing, 1e-9))
-            loss = self._loss(known[order[rows]], wanted[order[rows]], beta, noise)
+            loss = self._loss(history[order[rows]], held_out[order[rows]], beta, noise)
             self.adam.zero_grad(set_to_none=True)
             loss.backward()
             self.adam.step()
 
-    def _loss(self, known: csr_array, wanted: csr_array, beta: float, noise: Any) -> Any:
+    def _loss(self, history: csr_array, held_out: csr_array, beta: float, noise: Any) -> Any:
         torch = self.torch
         entry, entry_bias, code, code_bias, back, back_bias, out, out_bias = self.weights
-        sizes = np.diff(known.indptr)
-        retained = torch.rand(len(known.indices), generator=noise) >= self.settings.dropout
+        sizes = np.diff(history.indptr)
+        retained = torch.rand(len(history.indices), generator=noise) >= self.settings.dropout
         scale = np.repeat(1.0 / np.sqrt(np.maximum(sizes, 1)), sizes).astype(np.float32)
         values = torch.from_numpy(scale) * retained / (1.0 - self.settings.dropout)
         first = torch.nn.functional.embedding_bag(
-            torch.from_numpy(known.indices.astype(np.int64)),
+            torch.from_numpy(history.indices.astype(np.int64)),
             entry,
-            torch.from_numpy(known.indptr[:-1].astype(np.int64)),
+            torch.from_numpy(history.indptr[:-1].astype(np.int64)),
             mode="sum",
             per_sample_weights=values,
         )
@@ -254,11 +254,11 @@ class _State:
         drawn = mean + torch.exp(0.5 * spread) * torch.randn(mean.shape, generator=noise)
         logits = torch.tanh(drawn @ back + back_bias) @ out + out_bias
         logs = torch.log_softmax(logits, dim=1)
-        users = torch.from_numpy(np.repeat(np.arange(wanted.shape[0]), np.diff(wanted.indptr)))
-        likely = logs[users, torch.from_numpy(wanted.indices.astype(np.int64))]
-        weight = torch.from_numpy(wanted.data.astype(np.float32))
+        users = torch.from_numpy(np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr)))
+        likely = logs[users, torch.from_numpy(held_out.indices.astype(np.int64))]
+        weight = torch.from_numpy(held_out.data.astype(np.float32))
         divergence = 0.5 * (mean**2 + spread.exp() - 1.0 - spread).sum()
-        return (beta * divergence - (likely * weight).sum()) / wanted.shape[0]
+        return (beta * divergence - (likely * weight).sum()) / held_out.shape[0]
 
     def examine(self, score: float) -> None:
         """Record a validation, and the weights if it is the best."""
@@ -279,7 +279,7 @@ class _State:
     def keep(self, path: Path, *, done: bool) -> None:
         """Write everything, or, once the training is done, no more than its best model."""
         names = [field.name for field in fields(Autoencoder)]
-        arrays: dict[str, Any] = {f"best.{name}": one.numpy() for name, one in zip(names, self.best, strict=True)}
+        arrays: dict[str, Any] = {f"best.{name}": tensor.numpy() for name, tensor in zip(names, self.best, strict=True)}
         if not done:
             for name, weight in zip(names, self.weights, strict=True):
                 moments = self.adam.state[weight]

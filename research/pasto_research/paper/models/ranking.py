@@ -34,7 +34,7 @@ def batches(count: int, size: int = ROWS) -> Iterator[slice]:
         yield slice(start, min(start + size, count))
 
 
-def gains(scores: Scores, known: csr_array, wanted: csr_array, top: int = TOP) -> FloatArray:
+def gains(scores: Scores, history: csr_array, held_out: csr_array, top: int = TOP) -> FloatArray:
     """Return each user's wanted weights among the first `top`, over min(top, wanted items); NaN if there are none.
 
     Known items are never ranked. With weights of one this is R@20; with prices it is REV@20, the mean price that a
@@ -46,12 +46,12 @@ def gains(scores: Scores, known: csr_array, wanted: csr_array, top: int = TOP) -
     >>> gains(scores, known, wanted, top=2)                  # the first two are items 1 and 2
     array([0.5])
     """
-    return reached(scores, hide(scores, known, top), wanted, top)
+    return reached(scores, hide(scores, history, top), held_out, top)
 
 
-def hide(scores: Scores, known: csr_array, top: int = TOP) -> Scores:
+def hide(scores: Scores, history: csr_array, top: int = TOP) -> Scores:
     """Put known items last, and return each user's score of the last place on the list, (users,)."""
-    scores[np.repeat(np.arange(known.shape[0]), np.diff(known.indptr)), known.indices] = -np.inf
+    scores[np.repeat(np.arange(history.shape[0]), np.diff(history.indptr)), history.indices] = -np.inf
     return edge(scores, top)
 
 
@@ -62,18 +62,18 @@ def edge(scores: Scores, top: int = TOP) -> Scores:
     return np.asarray(np.partition(scores, -top, axis=1)[:, -top])
 
 
-def reached(scores: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> FloatArray:
+def reached(scores: Scores, last: Scores, held_out: csr_array, top: int = TOP) -> FloatArray:
     """Return `gains`, given the score of the last place."""
-    users = np.repeat(np.arange(wanted.shape[0]), np.diff(wanted.indptr))
-    return counted(scores[users, wanted.indices], last, wanted, top)
+    users = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
+    return counted(scores[users, held_out.indices], last, held_out, top)
 
 
-def counted(own: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> FloatArray:
+def counted(own: Scores, last: Scores, held_out: csr_array, top: int = TOP) -> FloatArray:
     """Return `reached` from the scores of the wanted pairs alone, (pairs,)."""
-    sizes = np.diff(wanted.indptr)
-    users = np.repeat(np.arange(wanted.shape[0]), sizes)
+    sizes = np.diff(held_out.indptr)
+    users = np.repeat(np.arange(held_out.shape[0]), sizes)
     hits = np.bincount(
-        users, weights=wanted.data * ((own >= last[users]) & np.isfinite(own)), minlength=wanted.shape[0]
+        users, weights=held_out.data * ((own >= last[users]) & np.isfinite(own)), minlength=held_out.shape[0]
     )
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(sizes > 0, hits / np.minimum(top, sizes), np.nan))
@@ -92,9 +92,9 @@ def weighted(pairs: csr_array, worth: FloatArray) -> csr_array:
     return found
 
 
-def rate(score: Scorer, known: csr_array, wanted: csr_array, top: int = TOP) -> FloatArray:
+def rate(score: Scorer, history: csr_array, held_out: csr_array, top: int = TOP) -> FloatArray:
     """Return each user's gain under a model, (users,), a batch of users at a time."""
-    parts = [gains(score(known[rows]), known[rows], wanted[rows], top) for rows in batches(known.shape[0])]
+    parts = [gains(score(history[rows]), history[rows], held_out[rows], top) for rows in batches(history.shape[0])]
     return np.concatenate(parts)
 
 
@@ -108,8 +108,8 @@ BLOCK = 64
 def mixed(
     first: Scorer,
     second: Scorer,
-    known: csr_array,
-    wanted: Mapping[str, csr_array],
+    history: csr_array,
+    held_out: Mapping[str, csr_array],
     alphas: Sequence[float],
     *,
     top: int = TOP,
@@ -120,21 +120,21 @@ def mixed(
 
     Models score in logits: what a softmax would subtract is the same for all items of a user, so it moves no ranking.
     """
-    found = np.empty((len(wanted), len(alphas), known.shape[0]), dtype=np.float32)
-    for rows in batches(known.shape[0], ROWS):
-        some = known[rows]
+    found = np.empty((len(held_out), len(alphas), history.shape[0]), dtype=np.float32)
+    for rows in batches(history.shape[0], ROWS):
+        some = history[rows]
         scores = first(some), second(some)
-        for one in scores:
-            one[_users(some), some.indices] = LOWEST
-        parts = [each[rows] for each in wanted.values()]
-        own = [tuple(one[_users(part), part.indices] for one in scores) for part in parts]
+        for score_matrix in scores:
+            score_matrix[_users(some), some.indices] = LOWEST
+        parts = [each[rows] for each in held_out.values()]
+        own = [tuple(score_matrix[_users(part), part.indices] for score_matrix in scores) for part in parts]
         likely = contenders(*scores, top)
         for place, alpha in enumerate(alphas):
             last = edge(_mix(likely, alpha), top)
             for kind, part in enumerate(parts):
                 found[kind, place, rows] = counted(_mix(own[kind], alpha), last, part, top)
         if progress is not None:
-            progress(label, rows.stop, known.shape[0])
+            progress(label, rows.stop, history.shape[0])
     return found
 
 
