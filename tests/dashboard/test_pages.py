@@ -154,9 +154,9 @@ def test_a_study_goes_through_its_life_by_forms(browser: Any, service: Service) 
         form = {"token": token, "action": action, "reason": f"because of {action}"}
         assert browser.post("/studies/feed/change", form).status_code == 303
         assert service.show("feed")["state"] == state
-    reasons = [line["reason"] for line in service.audit("feed")]
+    reasons = [line.reason for line in service.audit("feed")]
     assert reasons[:2] == ["first", "because of start"]
-    assert {line["who"] for line in service.audit("feed")} == {"local"}
+    assert {line.who for line in service.audit("feed")} == {"local"}
 
 
 def test_a_draft_is_deleted_by_a_form(browser: Any, service: Service) -> None:
@@ -181,7 +181,7 @@ def test_a_draft_is_edited_by_a_form(browser: Any, service: Service) -> None:
     longer = text.replace("every: 3600.0", "every: 2h").replace("every: 1h", "every: 2h")
     browser.post("/studies/feed/edit", {"token": token, "text": longer, "reason": "slower"})
     assert service.show("feed")["document"]["rounds"] != before["rounds"]
-    assert service.audit("feed")[-1]["reason"] == "slower"
+    assert service.audit("feed")[-1].reason == "slower"
     for wrong, status, says in (
         (text.replace("maximize", "maximise"), 422, "did you mean &#39;maximize&#39;?"),
         (text.replace("name: feed", "name: food"), 400, "a draft keeps its name"),

@@ -55,7 +55,7 @@ def test_a_key_opens_a_session_that_no_script_can_read(
     assert text not in study_page.text
     form = {"token": browser.token("/studies/feed"), "action": "pause", "reason": "lunch"}
     assert browser.post("/studies/feed/change", form).status_code == 303
-    assert learned.audit("feed")[-1]["who"].startswith("ann (")
+    assert learned.audit("feed")[-1].who.startswith("ann (")
 
 
 def test_a_session_gets_a_new_cookie_when_it_logs_in(browser: Any, application: Application) -> None:

@@ -46,7 +46,7 @@ class InProcessEnvironment:
         )
 
     def close_round(self, study: str) -> int:
-        return int(self._service.close_round(study, who=USER)["next_version"])
+        return int(self._service.close_round(study, who=USER).next_version)
 
     def confirm(self, study: str) -> int:
         return int(self._service.change(study, "confirm", who=USER, reason="learned enough")["version"])

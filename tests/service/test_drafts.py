@@ -23,8 +23,8 @@ def test_a_draft_is_edited(service: Service, document: Document) -> None:
     edited = service.edit("feed", {**document, "goal": {"minimize": "watch"}}, who="bob", reason="the wrong way round")
     assert (edited["state"], edited["goal"]) == ("draft", "minimize watch")
     line = service.audit("feed")[-1]
-    assert (line["who"], line["action"], line["reason"]) == ("bob", "edit", "the wrong way round")
-    assert line["detail"]["changed"] == ["goal"]
+    assert (line.who, line.action, line.reason) == ("bob", "edit", "the wrong way round")
+    assert line.detail["changed"] == ["goal"]
     assert service.change("feed", "start", who="ann")["objective"].startswith("minimize watch")
     assert service.replay("feed").identical
 
@@ -51,7 +51,7 @@ def test_a_deleted_draft_is_gone_on_every_node(service: Service, document: Docum
         assert node.studies() == []
         with pytest.raises(UnknownStudyError):
             node.policy_cache.snapshot("feed")
-    assert [line["action"] for line in service.audit("feed@1")] == ["create", "delete"]
+    assert [line.action for line in service.audit("feed@1")] == ["create", "delete"]
     again = service.create(document, who="ann")
     other.policy_cache.refresh()
     assert other.show("feed")["generation"] == again["generation"]
@@ -82,9 +82,9 @@ def test_an_archived_name_is_used_again_and_each_history_stays_apart(
         assert write_record(service.replay(name)) == {"identical": True, "rounds": rounds + 1, "first_difference": None}
         assert len(service.rounds(name)) == rounds + 1
         assert write_record(service.report(name))["quality"]["units"] == 100 * rounds
-        reasons = [line["reason"] for line in service.audit(name) if line["action"] == "archive"]
+        reasons = [line.reason for line in service.audit(name) if line.action == "archive"]
         assert reasons == [f"seed {1 + ['feed@1', 'feed@2', 'feed'].index(name)}"]
-    assert service.audit("feed@1")[-1]["action"] == "rename"
+    assert service.audit("feed@1")[-1].action == "rename"
     folders = sorted(path.name for path in (tmp_path / "store" / "archive").iterdir() if path.is_dir())
     assert [name for name in folders if not name.startswith(".")] == ["feed", "feed@2", "feed@3"]
     assert list(service.store.check_integrity()) == []

@@ -75,7 +75,7 @@ def test_every_event_of_a_topic_counts_once(
     counts = ConsumerCounts()
     consume(learning, "feed", consumers("once"), should_stop=until(counts, len(bodies)), batch=7, counts=counts)
     assert (counts.accepted, counts.duplicates, counts.rejected) == (len(events), 10, 2)
-    assert learning.close_round("feed", who="ann")["learned_from"] == [1]
+    assert learning.close_round("feed", who="ann").learned_from == (1,)
 
 
 class Dying:

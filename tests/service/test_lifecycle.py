@@ -115,12 +115,12 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
     with pytest.raises(LifecycleError, match="serves no policy"):
         service.policy_cache.current("feed")
     log = service.audit("feed")
-    assert [line["action"] for line in log] == [
+    assert [line.action for line in log] == [
         *("create", "start", "close", "close", "close"),
         *("pause", "resume", "confirm", "pause", "resume", "deploy", "archive"),
     ]
-    assert (log[5]["who"], log[5]["reason"]) == ("eve", "odd numbers")
-    assert (log[5]["detail"]["from"], log[5]["detail"]["to"]) == ("learning", "paused")
+    assert (log[5].who, log[5].reason) == ("eve", "odd numbers")
+    assert (log[5].detail["from"], log[5].detail["to"]) == ("learning", "paused")
     assert write_record(service.replay("feed")) == {"identical": True, "rounds": 10, "first_difference": None}
 
 
@@ -156,7 +156,7 @@ def test_many_rounds_are_told_without_holding_what_they_measured(
         return read(study, after=after, limit=limit)
 
     monkeypatch.setattr(learning.store, "list_closes", noted)
-    assert [one["round"] for one in learning.rounds("feed")] == [1, 2, 3, 4, 5]
-    assert [one["round"] for one in learning.rounds("feed", after=1, limit=3)] == [2, 3, 4]
-    assert [one["round"] for one in learning.rounds("feed", after=9)] == []
+    assert [one.round for one in learning.rounds("feed")] == [1, 2, 3, 4, 5]
+    assert [one.round for one in learning.rounds("feed", after=1, limit=3)] == [2, 3, 4]
+    assert [one.round for one in learning.rounds("feed", after=9)] == []
     assert max(asked) == 2

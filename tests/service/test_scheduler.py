@@ -53,7 +53,7 @@ def test_a_round_is_closed_after_its_time_and_not_before(timed: Service, clocks:
     clocks.pass_(1)
     assert scheduler.tick() == 1
     assert scheduler.tick() == 0
-    assert timed.audit("feed")[-1]["who"] == "scheduler"
+    assert timed.audit("feed")[-1].who == "scheduler"
 
 
 def test_hours_of_downtime_cause_one_close(timed: Service, clocks: Clocks) -> None:
@@ -79,8 +79,8 @@ def test_a_wall_clock_that_jumps_neither_stalls_nor_multiplies_rounds(
     assert 9 <= len(closed) <= 11
     assert max(later - earlier for earlier, later in pairwise(closed)) <= 61
     rounds = timed.rounds("feed")
-    assert [one["round"] for one in rounds] == list(range(1, len(rounds) + 1))
-    times = [one["closed_at"] for one in rounds]
+    assert [one.round for one in rounds] == list(range(1, len(rounds) + 1))
+    times = [one.closed_at for one in rounds]
     assert times == sorted(times)
     assert timed.show("feed")["round_age_seconds"] >= 0
     assert timed.replay("feed").identical
@@ -109,8 +109,8 @@ def test_rounds_ripen_by_the_studys_own_time(clocks: Clocks, document: dict[str,
             clocks.wall -= 24 * HOUR
         clocks.pass_(HOUR)
         assert scheduler.tick() == 1
-        learned.append(service.rounds("feed", after=hour)[0]["learned_from"])
-    assert learned == [[], [], [1], [2], [3], [4]]
+        learned.append(service.rounds("feed", after=hour)[0].learned_from)
+    assert learned == [(), (), (1,), (2,), (3,), (4,)]
     service.shutdown()
 
 
@@ -235,8 +235,8 @@ def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(
             with pytest.raises(LifecycleError, match="as many rounds waiting"):
                 service.close_round("feed", who="ann")
     closes = service.rounds("feed")
-    learned = [number for one in closes for number in one["learned_from"]]
-    assert not [problem for one in closes for problem in one["problems"]]
+    learned = [number for one in closes for number in one.learned_from]
+    assert not [problem for one in closes for problem in one.problems]
     assert learned == list(range(1, len(learned) + 1))
     assert len(learned) > 5
     service.shutdown()

@@ -172,7 +172,7 @@ def test_a_failing_source_is_seen_until_it_is_mended(service: Service, sourced: 
     assert alarm.text.startswith("Round 1 cannot be measured: the source 'lake'")
 
     write(lake, "plays", COLUMNS["plays"])
-    assert service.close_round("feed", who="ann")["learned_from"] == [1]
+    assert service.close_round("feed", who="ann").learned_from == (1,)
     assert service.show("feed")["source_problem"] is None
     assert write_record(other.report("feed"))["source_problem"] is None
     assert service.failing_sources() == {}

@@ -78,7 +78,7 @@ def test_a_study_learns_from_a_lake(
     for _ in range(4):
         fill_lake(service, tmp_path)
         done = service.close_round("feed", who="ann")
-        assert done["learned_from"], done
+        assert done.learned_from, done
     shares = {share["name"]: share["probability"] for share in write_record(service.report("feed"))["policy"]}
     assert len(shares) == 4
     assert write_record(service.report("feed"))["rounds_learned"] == 4
@@ -94,13 +94,13 @@ def test_what_tables_say_later_corrects_a_round(
     service.change("feed", "start", who="ann")
     for _ in range(2):
         fill_lake(service, tmp_path)
-        assert service.close_round("feed", who="ann")["corrected"] == []
+        assert service.close_round("feed", who="ann").corrected == ()
     with duckdb.connect() as connection:
         connection.execute(
             f"COPY (SELECT 'user 7' AS person, 1 AS policy, 5.0 AS secs) TO '{tmp_path}/logs/plays/late.parquet'"
         )
     fill_lake(service, tmp_path)
-    assert service.close_round("feed", who="ann")["corrected"] == [1]
+    assert service.close_round("feed", who="ann").corrected == (1,)
     assert write_record(service.report("feed"))["rounds_learned"] == 3
     again = service.replay("feed")
     assert (again.identical, again.exceptions) == (True, {"own_tables": ReplayException((1, 2, 3))})
@@ -121,7 +121,7 @@ def test_a_table_of_several_kinds_is_refused(
     with pytest.raises(SourceError, match=r"the table 'logs\.plays' is in several places"):
         service.close_round("feed", who="ann")
     (tmp_path / "logs" / "plays.csv").unlink()
-    assert service.close_round("feed", who="ann")["learned_from"] == [1]
+    assert service.close_round("feed", who="ann").learned_from == (1,)
 
 
 def test_events_that_are_loaded_late_are_waited_for(
@@ -137,11 +137,11 @@ def test_events_that_are_loaded_late_are_waited_for(
     fill_lake(service, tmp_path)
     (tmp_path / "clicks" / "4.parquet").rename(late)
     done = service.close_round("feed", who="ann")
-    assert (done["learned_from"], done["held"]) == ([], [4])
-    assert "likes had no event from 400 units" in done["problems"][0]
+    assert (done.learned_from, done.held) == ((), (4,))
+    assert "likes had no event from 400 units" in done.problems[0]
     late.rename(tmp_path / "clicks" / "4.parquet")
     fill_lake(service, tmp_path)
-    assert service.close_round("feed", who="ann")["learned_from"] == [4, 5]
+    assert service.close_round("feed", who="ann").learned_from == (4, 5)
     assert service.replay("feed").identical
 
 
@@ -165,7 +165,7 @@ def test_a_source_that_is_read_again_is_not_called_failing_though_its_round_is_h
         "one full stop"
     )
     clicks.with_suffix(".csv").unlink()
-    assert service.close_round("feed", who="ann")["held"] == [4]
+    assert service.close_round("feed", who="ann").held == (4,)
     assert service.show("feed")["source_problem"] is None
 
 
@@ -181,8 +181,8 @@ def test_tables_that_lose_events_do_not_correct_a_round_to_zeros(
     (tmp_path / "clicks" / "2.parquet").unlink()
     fill_lake(service, tmp_path)
     done = service.close_round("feed", who="ann")
-    assert (done["learned_from"], done["corrected"]) == ([4], [])
-    assert "round 2 is not corrected, because its tables lack events now: likes had no event" in done["problems"][0]
+    assert (done.learned_from, done.corrected) == ((4,), ())
+    assert "round 2 is not corrected, because its tables lack events now: likes had no event" in done.problems[0]
     assert service.replay("feed").identical
 
 
@@ -272,7 +272,7 @@ def test_a_study_learns_from_postgres(
         for name, (_, rows) in tables(service).items():
             table: Any = "logs.plays" if name == "plays" else name
             connection.cursor().executemany(f"INSERT INTO {table} VALUES (%s, %s, %s)", rows)  # noqa: S608
-    assert service.close_round("feed", who="ann")["learned_from"] == [1]
+    assert service.close_round("feed", who="ann").learned_from == (1,)
     with psycopg.connect(url) as connection:
         connection.execute("DROP TABLE seen")
     with pytest.raises(SourceError, match=r"the source 'lake' could not be read.*there is no such table"):

@@ -43,7 +43,7 @@ def live(place: str) -> None:
                 say(f"refused {answer['rejected'][0]}")
             say(f"acked {number} {answer['accepted']} {answer['duplicates']}")
         if number % 2:
-            say(f"closed {service.close_round('feed', who='mortal')['round']}")
+            say(f"closed {service.close_round('feed', who='mortal').round}")
         number += 1
         policy = service.policy_cache.current("feed")
         before = service.policy_cache.published(service.policy_cache.snapshot("feed"), policy.version - 1)

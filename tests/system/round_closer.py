@@ -24,7 +24,7 @@ def main(place: str, last: int, closer: int) -> int:
             fields = {"x": user / 3, "y": closer / 7}
             events.append({"type": "metric", "id": f"m/{identity}", "name": "seen", "fields": fields, **drawn})
         service.ingest("feed", service.decode(json.dumps(events).encode())).result(timeout=60)
-        own += service.close_round("feed", who=f"closer {closer}", round=number)["closed"]
+        own += service.close_round("feed", who=f"closer {closer}", round=number).closed
     store.close()
     return own
 

@@ -29,7 +29,7 @@ def _learn(service: Service, world: World, send: Send, rounds: int, users: int =
         assert send(service, "feed", events) == {"accepted": 2 * users, "duplicates": 0, "rejected": []}
         assert send(service, "feed", events[:50]) == {"accepted": 0, "duplicates": 50, "rejected": []}
         close = service.close_round("feed", who="ann")
-        assert (close["closed"], close["units"], close["problems"]) == (True, users, [])
+        assert (close.closed, close.units, close.problems) == (True, users, ())
 
 
 def _lives(service: Service, document: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ def test_every_store_learns_the_same(store: Store, document: dict[str, Any], wor
         service = Service(each_store)
         _lives(service, document)
         _learn(service, world, send, rounds=3, users=100)
-        checksums.append([one["learner_checksum"] for one in service.rounds("feed")])
+        checksums.append([one.learner_checksum for one in service.rounds("feed")])
         shares.append({one["name"]: one["probability"] for one in write_record(service.report("feed"))["policy"]})
         if each_store is not store:
             each_store.close()
@@ -120,7 +120,7 @@ def test_a_restart_in_mid_study_goes_on_bit_for_bit(
             if restarts:
                 service.shutdown()
                 service = Service(open_store(str(tmp_path / name)))
-        checksums.append([one["learner_checksum"] for one in service.rounds("feed")])
+        checksums.append([one.learner_checksum for one in service.rounds("feed")])
         assert service.replay("feed").identical
         service.shutdown()
     assert checksums[0] == checksums[1]
@@ -215,9 +215,9 @@ def test_learners_that_fail_do_not_wedge_a_study(
         patch.setattr("pasto.optimize.learners.Thompson.learn", fail)
         send(service, "feed", world(service.policy_cache.current("feed"), 100))
         close = service.close_round("feed", who="ann")
-    assert close["closed"]
-    assert "could not be learned: ArithmeticError: no progress" in close["problems"][0]
-    assert "no progress" in service.audit("feed")[-1]["detail"]["problems"][0]
+    assert close.closed
+    assert "could not be learned: ArithmeticError: no progress" in close.problems[0]
+    assert "no progress" in service.audit("feed")[-1].detail["problems"][0]
     assert len(service.show("feed")["policy"]["shares"]) == len(before)
     _learn(service, world, send, rounds=1, users=100)
     assert write_record(service.report("feed"))["rounds_learned"] == 3
@@ -243,7 +243,7 @@ def test_a_continuous_space_grows_its_candidates_and_replays(
                 {"type": "metric", "id": f"m{policy.version}/{number}", "name": "seen", "fields": fields, **drawn}
             )
         assert send(service, "feed", events)["rejected"] == []
-        assert service.close_round("feed", who="ann")["problems"] == []
+        assert service.close_round("feed", who="ann").problems == ()
     assert len(service.policy_cache.current("feed").named) > first
     assert service.change("feed", "confirm", who="ann")["state"] == "confirming"
     assert write_record(service.replay("feed")) == {"identical": True, "rounds": 4, "first_difference": None}
@@ -266,7 +266,7 @@ def test_two_studies_side_by_side_do_not_touch_each_other(
         assert len(stray["rejected"]) > 50
         service.close_round("other", who="eve")
         service.close_round("feed", who="ann")
-    checksums = [[one["learner_checksum"] for one in each.rounds("feed")] for each in (alone, service)]
+    checksums = [[one.learner_checksum for one in each.rounds("feed")] for each in (alone, service)]
     assert checksums[0] == checksums[1]
     assert service.replay("other").identical
     alone.shutdown()

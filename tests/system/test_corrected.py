@@ -16,7 +16,7 @@ from pasto.records import Policy
 from pasto.report.records import write_record
 from pasto.report.replay_report import ReplayException
 from pasto.service.archive import Archive
-from pasto.service.close_record import CloseRecord
+from pasto.service.close_record import CloseRecord, CloseSummary
 from pasto.service.round_history import RoundHistoryReader
 from pasto.service.rounds.inputs import moments_of
 from pasto.service.rounds.learner_step import round_observations
@@ -65,7 +65,7 @@ class Run:
     def send(self, events: Events) -> None:
         assert not self._send(self.service, "feed", events)["rejected"] if events else True
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> CloseSummary:
         self.now += HOUR
         done = self.service.close_round("feed", who="ann")
         policy = self.study().policy
@@ -166,10 +166,10 @@ def test_past_the_window_every_event_is_in_the_ledger(
     assert (
         write_record(run.service.report("feed"))["accounting"]["late"]["events"] == 0
     )  # the round is open: they are not lost
-    assert run.close()["corrected"] == [1]
+    assert run.close().corrected == (1,)
     assert write_record(run.service.report("feed"))["accounting"]["late"]["events"] == 0
     run.send(events[-6:-3])
-    assert run.close()["corrected"] == []
+    assert run.close().corrected == ()
     run.send(events[-3:])
     late = write_record(run.service.report("feed"))["accounting"]["late"]
     assert late["events"] == 6
@@ -217,9 +217,9 @@ def test_a_round_whose_units_all_come_late_is_learned_then(
     first = world(run.service.policy_cache.current("feed"), 60)
     run.close()
     run.send(world(run.service.policy_cache.current("feed"), 60))
-    assert run.close()["problems"] == []
+    assert run.close().problems == ()
     run.send(first)
-    assert run.close()["corrected"] == [1]
+    assert run.close().corrected == (1,)
     assert run.study().rounds == 2
     assert run.study().state()["learned"] == expected(run, 2)
     assert run.service.replay("feed").identical
@@ -237,9 +237,9 @@ def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: St
     for found in (reader.read(3), RoundHistoryReader(memory, run.number).read(3)):
         assert [one.version for one in found.rounds] == [1, 2]
         assert sum(cell.units for cell in found.rounds[0].cells) == 60 > before
-    closed = run.service.rounds("feed")[-1]
-    assert (closed["learned_from"], closed["corrected"]) == ([2], [1])
-    assert run.service.audit("feed")[-1]["detail"]["corrected"] == [1]
+    said = run.service.rounds("feed")[-1]
+    assert (said.learned_from, said.corrected) == ((2,), (1,))
+    assert run.service.audit("feed")[-1].detail["corrected"] == [1]
 
 
 def test_numbers_that_are_cut_are_counted_once(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
@@ -326,7 +326,7 @@ def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
     audit = AuditRow(run.now, "ann", "forget", "asked to", {"rounds": {"1": 2}})
     assert memory.erase_unit(run.number, events[0]["unit"], audit) == 2
     run.send(events[-4:])
-    assert run.close()["corrected"] == [1]
+    assert run.close().corrected == (1,)
     found = run.service.replay("feed")
     assert found.identical
     assert found.exceptions == {"deleted_units": ReplayException((1,), units=1)}

@@ -89,8 +89,8 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
         rounds: list[int] = []
         corrected: list[int] = []
         while more := service.rounds("feed", after=len(rounds), limit=1000):
-            rounds += [one["round"] for one in more]
-            corrected += [number for one in more for number in one["corrected"]]
+            rounds += [one.round for one in more]
+            corrected += [number for one in more for number in one.corrected]
         assert corrected
         assert rounds == list(range(1, len(rounds) + 1))
         assert set(closed) <= set(rounds)

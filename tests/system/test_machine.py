@@ -101,8 +101,8 @@ class Machine(RuleBasedStateMachine):
             with pytest.raises(LifecycleError):
                 self.nodes[node].close_round("feed", who="ann")
             return
-        assert self.nodes[node].close_round("feed", who="ann", round=self.round)["closed"]
-        assert not self.nodes[1 - node].close_round("feed", who="bob", round=self.round)["closed"]
+        assert self.nodes[node].close_round("feed", who="ann", round=self.round).closed
+        assert not self.nodes[1 - node].close_round("feed", who="bob", round=self.round).closed
         self._closed()
 
     def _closed(self) -> None:

@@ -51,7 +51,9 @@ def forged(draw: st.DrawFn, policy: PublishedPolicy) -> dict[str, Any]:
     return {"type": "exposure", **drawn, kind: True}
 
 
-def _run(document: dict[str, Any], world: World, spoil: Callable[[PublishedPolicy, Events], Events]) -> list[str]:
+def _run(
+    document: dict[str, Any], world: World, spoil: Callable[[PublishedPolicy, Events], Events]
+) -> list[str | None]:
     """Two rounds, each with its events spoiled; the checksums of what was learned."""
     service = Service(open_store("memory:"))
     try:
@@ -66,17 +68,17 @@ def _run(document: dict[str, Any], world: World, spoil: Callable[[PublishedPolic
             assert math.fsum(cell.propensity for cell in served.cells) == 1.0
             assert all(0 < cell.propensity <= 1 for cell in served.cells)
         assert service.replay("feed").identical
-        return [one["learner_checksum"] for one in service.rounds("feed")]
+        return [one.learner_checksum for one in service.rounds("feed")]
     finally:
         service.shutdown()
 
 
 @pytest.fixture
-def clean(quick: dict[str, Any], world: World) -> list[str]:
+def clean(quick: dict[str, Any], world: World) -> list[str | None]:
     return _run(quick, world, lambda policy, events: events)
 
 
-def _check_forgery(quick: dict[str, Any], world: World, clean: list[str], data: st.DataObject) -> None:
+def _check_forgery(quick: dict[str, Any], world: World, clean: list[str | None], data: st.DataObject) -> None:
     def spoil(policy: PublishedPolicy, events: Events) -> Events:
         if policy.version > 1:
             return events
@@ -92,7 +94,7 @@ def _check_forgery(quick: dict[str, Any], world: World, clean: list[str], data: 
 @settings(SAME, max_examples=60)
 @given(st.data())
 def test_poison_and_forgery_leave_the_learner_bit_identical(
-    quick: dict[str, Any], world: World, clean: list[str], data: st.DataObject
+    quick: dict[str, Any], world: World, clean: list[str | None], data: st.DataObject
 ) -> None:
     _check_forgery(quick, world, clean, data)
 
@@ -101,7 +103,7 @@ def test_poison_and_forgery_leave_the_learner_bit_identical(
 @settings(SAME, max_examples=2000)
 @given(st.data())
 def test_poison_and_forgery_at_length(
-    quick: dict[str, Any], world: World, clean: list[str], data: st.DataObject
+    quick: dict[str, Any], world: World, clean: list[str | None], data: st.DataObject
 ) -> None:
     _check_forgery(quick, world, clean, data)
 

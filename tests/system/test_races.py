@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pasto.report.records import write_record
+from pasto.report.records import ClosedRoundRecord, write_record
 from pasto.service.service import Service
 from pasto.store import Store, open_store
 from pasto_sdk.policy import PublishedPolicy
@@ -38,18 +38,18 @@ def _close_until(store: Store, world: World, closer: int, last: int) -> int:
         for event in events:
             event["id"] += f"/{closer}"
         service.ingest("feed", service.decode(json.dumps(events).encode())).result(timeout=60)
-        own += service.close_round("feed", who=f"closer {closer}", round=number)["closed"]
+        own += service.close_round("feed", who=f"closer {closer}", round=number).closed
     return own
 
 
 def _check(store: Store, own: list[int], last: int) -> None:
     service = Service(store)
     assert sum(own) == last
-    rounds: list[dict[str, Any]] = []
+    rounds: list[ClosedRoundRecord] = []
     while more := service.rounds("feed", after=len(rounds), limit=1000):
         rounds += more
-    assert [one["round"] for one in rounds] == list(range(1, last + 1))
-    assert [one["next_version"] for one in rounds] == list(range(2, last + 2))
+    assert [one.round for one in rounds] == list(range(1, last + 1))
+    assert [one.next_version for one in rounds] == list(range(2, last + 2))
     assert service.show("feed")["version"] == last + 1
     assert write_record(service.replay("feed")) == {"identical": True, "rounds": last, "first_difference": None}
 
@@ -90,8 +90,8 @@ def test_whoever_comes_late_is_told_of_the_close_that_won(quick: dict[str, Any])
     ours.change("feed", "start", who="ann")
     won = ours.close_round("feed", who="ann", round=1)
     lost = theirs.close_round("feed", who="bob", round=1)
-    assert (won["closed"], lost["closed"]) == (True, False)
-    assert lost["learner_checksum"] == won["learner_checksum"]
+    assert (won.closed, lost.closed) == (True, False)
+    assert lost.learner_checksum == won.learner_checksum
     assert ours.show("feed")["round"] == 2
     store.close()
 
@@ -117,9 +117,9 @@ def test_a_closer_that_was_stopped_for_a_while_changes_nothing(
 
     monkeypatch.setattr(store, "update_study", after_a_sleep)
     woken = stopped.close_round("feed", who="ann")
-    assert (woken["closed"], woken["round"]) == (False, 1)
-    assert [one["round"] for one in stopped.rounds("feed")] == [1, 2, 3]
-    assert {line["who"] for line in stopped.audit("feed") if line["action"] == "close"} == {"bob"}
+    assert (woken.closed, woken.round) == (False, 1)
+    assert [one.round for one in stopped.rounds("feed")] == [1, 2, 3]
+    assert {line.who for line in stopped.audit("feed") if line.action == "close"} == {"bob"}
     assert stopped.replay("feed").identical
     store.close()
 
@@ -143,6 +143,6 @@ def test_a_change_is_made_again_onto_what_another_changed(
     monkeypatch.setattr(store, "update_study", racing)
     paused = ours.change("feed", "pause", who="ann", reason="why")
     assert (paused["state"], paused["version"]) == ("paused", 3)
-    assert [line["action"] for line in ours.audit("feed")] == ["create", "start", "close", "pause"]
+    assert [line.action for line in ours.audit("feed")] == ["create", "start", "close", "pause"]
     assert ours.replay("feed").identical
     store.close()

@@ -84,7 +84,7 @@ def test_every_decision_is_accounted_for_though_answers_get_lost(service: Servic
     events = write_record(service.report("feed"))["accounting"]
     assert (events["events"]["metrics"], events["senders"]["missing"]) == (3000, 0)
     close = service.close_round("feed", who="ann")
-    assert (close["units"], close["problems"]) == (3000, [])
+    assert (close.units, close.problems) == (3000, ())
 
 
 def test_a_thousandth_lost_of_one_arm_is_told_exactly_within_the_round(service: Service, quick: dict[str, Any]) -> None:

@@ -44,10 +44,10 @@ def format_1(tmp_path: Path) -> Iterator[Service]:
 
 def test_a_store_of_close_format_1_is_read(upgraded: Service) -> None:
     rounds = upgraded.rounds("feed")
-    assert [entry["learned_from"] for entry in rounds] == [[1], [2], [3], [4], [], [6], [5, 7], [8], [], []]
-    assert [entry["corrected"] for entry in rounds] == [[], [], [2], [3], [4], [], [], [], [], []]
-    assert [entry["held"] for entry in rounds][4:7] == [[5], [5], []]
-    assert [entry["interim_units"] for entry in rounds][-2:] == [33, 36]
+    assert [entry.learned_from for entry in rounds] == [(1,), (2,), (3,), (4,), (), (6,), (5, 7), (8,), (), ()]
+    assert [entry.corrected for entry in rounds] == [(), (), (2,), (3,), (4,), (), (), (), (), ()]
+    assert [entry.held for entry in rounds][4:7] == [(5,), (5,), ()]
+    assert [entry.interim_units for entry in rounds][-2:] == [33, 36]
     report = write_record(upgraded.report("feed"))
     assert (report["state"], report["rounds_learned"]) == ("confirming", 7)
     assert report["confirmation"]["looks"] == 2
@@ -57,7 +57,7 @@ def test_a_store_of_close_format_1_is_read(upgraded: Service) -> None:
 
 def test_a_store_of_close_format_1_replays_and_goes_on(upgraded: Service) -> None:
     assert write_record(upgraded.replay("feed")) == {"identical": True, "rounds": 10, "first_difference": None}
-    assert upgraded.close_round("feed", who="ann")["interim_units"] == 36
+    assert upgraded.close_round("feed", who="ann").interim_units == 36
     upgraded.change("feed", "archive", who="ann")
     assert write_record(upgraded.replay("feed")) == {"identical": True, "rounds": 12, "first_difference": None}
     upgraded.shutdown()

@@ -107,7 +107,7 @@ class SimulatedStudy:
         """Serve one round's users, close the round, and return whether the guardrail monitor lets the study go on."""
         self._serve(users)
         closed = self.service.close_round(self.application.name, who=WHO)
-        return bool(closed["next_state"] == "learning")
+        return bool(closed.next_state == "learning")
 
     def confirm(self, users: int) -> dict[str, Any]:
         """Freeze the blend, serve the confirmation's users, and return the frozen blend as the service shows it."""

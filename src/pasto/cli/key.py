@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +12,9 @@ from pasto.cli.output import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option, format_local_time
 from pasto.durations import format_duration
 from pasto.errors import OptionError
+
+if TYPE_CHECKING:
+    from pasto.store import AuditRow
 
 SCOPES = ("admin", "evaluate", "ingest", "read")
 
@@ -98,15 +101,15 @@ def list_keys(store: str, url: str | None, key: str | None, as_json: bool) -> No
 @as_json_option
 def audit(store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Print the audit log of all keys, oldest first."""
-    lines: list[dict[str, Any]] = []
+    lines: list[AuditRow] = []
     with open_api(store, url, key) as api:
-        while page := api.key_audit(after=lines[-1]["sequence"] if lines else 0, limit=1000):
+        while page := api.key_audit(after=lines[-1].sequence if lines else 0, limit=1000):
             lines += page
     if as_json:
         print_json(lines)
         return
     rows = [
-        [format_local_time(line["at"]), line["who"], line["action"], line["detail"]["prefix"], line["detail"]["name"]]
+        [format_local_time(line.at), line.who, line.action, line.detail["prefix"], line.detail["name"]]
         for line in lines
     ]
     print_table(console(), ["when", "who", "what", "prefix", "name"], rows, text=(0, 1, 2, 3, 4))

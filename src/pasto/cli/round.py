@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pasto.cli.connection import api_options, current_user, open_api
 from pasto.cli.output import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option
+
+if TYPE_CHECKING:
+    from pasto.report.records import ClosedRoundRecord
 
 
 @click.group(
@@ -32,8 +35,8 @@ def close(name: str, reason: str, store: str, url: str | None, key: str | None, 
     if as_json:
         print_json(close)
         return
-    echo(f"{name}: round {close['round']} closed, policy {close['next_version']} is served")
-    for problem in close["problems"]:
+    echo(f"{name}: round {close.round} closed, policy {close.next_version} is served")
+    for problem in close.problems:
         echo(problem[:1].upper() + problem[1:], err=True)
 
 
@@ -81,14 +84,14 @@ def list_rounds(name: str, after: int, limit: int, store: str, url: str | None, 
     if as_json:
         print_json(closes)
         return
-    learned_with = {number: close["round"] for close in closes for number in close["learned_from"]}
+    learned_with = {number: close.round for close in closes for number in close.learned_from}
     rows = [
         [
-            str(close["round"]),
-            str(close["version"]),
-            str(close["next_version"]),
-            f"{close['units']:,}",
-            _held_note(close, learned_with.get(close["round"])),
+            str(close.round),
+            str(close.version),
+            str(close.next_version),
+            f"{close.units:,}",
+            _held_note(close, learned_with.get(close.round)),
         ]
         for close in closes
     ]
@@ -98,8 +101,8 @@ def list_rounds(name: str, after: int, limit: int, store: str, url: str | None, 
     print_table(console(), header, rows, text=(0, 4))
 
 
-def _held_note(close: dict[str, Any], learned_with: int | None) -> str:
+def _held_note(close: ClosedRoundRecord, learned_with: int | None) -> str:
     """Return whether a round was held back at its close, and with which later close it was learned."""
-    if close["round"] not in close["held"]:
+    if close.round not in close.held:
         return ""
     return "held back" if learned_with is None else f"held back, learned with round {learned_with}"

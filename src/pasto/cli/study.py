@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,9 @@ from pasto.report.guardrail_text import verdict_text
 from pasto.report.lift_records import ConfirmationVerdict
 from pasto.report.records import read_record
 from pasto.report.text import describe_history
+
+if TYPE_CHECKING:
+    from pasto.store import AuditRow
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
@@ -302,14 +305,14 @@ _action("archive", "End a study permanently; its data stays, and its name can be
 @as_json_option
 def audit(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Print who changed a study, when and why; oldest first."""
-    lines: list[dict[str, Any]] = []
+    lines: list[AuditRow] = []
     with open_api(store, url, key) as api:
-        while page := api.audit(name, after=lines[-1]["sequence"] if lines else 0, limit=1000):
+        while page := api.audit(name, after=lines[-1].sequence if lines else 0, limit=1000):
             lines += page
     if as_json:
         print_json(lines)
         return
-    rows = [[format_local_time(line["at"]), line["who"], _describe_action(line), line["reason"]] for line in lines]
+    rows = [[format_local_time(line.at), line.who, _describe_action(line), line.reason] for line in lines]
     print_table(console(), ["when", "who", "what", "why"], rows, text=(0, 1, 2, 3))
 
 
@@ -337,14 +340,13 @@ def replay(name: str, store: str, url: str | None, key: str | None, as_json: boo
         raise click.exceptions.Exit(1)
 
 
-def _describe_action(line: dict[str, Any]) -> str:
+def _describe_action(line: AuditRow) -> str:
     """Return the action of a line of the audit log, in words."""
-    detail = line["detail"]
-    if detail.get("without_confirmation"):
-        return f"{line['action']} without confirmation"
-    if "held_round" in detail:
-        return f"{line['action']} {detail['held_round']} {detail['resolution']}"
-    return str(line["action"])
+    if line.detail.get("without_confirmation"):
+        return f"{line.action} without confirmation"
+    if "held_round" in line.detail:
+        return f"{line.action} {line.detail['held_round']} {line.detail['resolution']}"
+    return line.action
 
 
 def read_shares(text: str) -> dict[str, float]:

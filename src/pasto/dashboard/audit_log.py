@@ -10,8 +10,7 @@ from typing import Any
 
 from pasto.formatting import format_time_span
 from pasto.service.policy_cache import StudySnapshot
-from pasto.service.serializers import audit_entry
-from pasto.store import Store
+from pasto.store import AuditRow, Store
 
 MAX_ENTRIES = 200
 """Latest entries that are stored of each kind."""
@@ -25,8 +24,8 @@ class AuditTail:
 
     after: int = 0
     """Sequence number of the last entry read."""
-    entries: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_ENTRIES))
-    notable_entries: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_ENTRIES))
+    entries: deque[AuditRow] = field(default_factory=lambda: deque(maxlen=MAX_ENTRIES))
+    notable_entries: deque[AuditRow] = field(default_factory=lambda: deque(maxlen=MAX_ENTRIES))
     """Entries without the closes of rounds, except closes with problems."""
 
 
@@ -38,34 +37,31 @@ class AuditLogReader:
         self._tails: dict[int, AuditTail] = {}
         self._lock = Lock()
 
-    def entries(self, study: int, *, only_notable: bool = True) -> list[dict[str, Any]]:
+    def entries(self, study: int, *, only_notable: bool = True) -> list[AuditRow]:
         """Return the latest entries, newest first; `only_notable` omits closes without problems."""
         with self._lock:
             tail = self._tails.setdefault(study, AuditTail())
             while rows := self._store.read_audit_log(study, after=tail.after, limit=1000):
                 for row in rows:
                     tail.after = row.sequence
-                    entry = audit_entry(row)
-                    tail.entries.append(entry)
-                    if row.action != "close" or entry["detail"].get("problems") or _is_pause(entry):
-                        tail.notable_entries.append(entry)
+                    tail.entries.append(row)
+                    if row.action != "close" or row.detail.get("problems") or _is_pause(row):
+                        tail.notable_entries.append(row)
             return list(reversed(tail.notable_entries if only_notable else tail.entries))
 
-    def last_pause(self, study: int) -> dict[str, Any] | None:
+    def last_pause(self, study: int) -> AuditRow | None:
         """Return the entry that paused a study last."""
         return next((entry for entry in self.entries(study) if _is_pause(entry)), None)
 
     def last_problems(self, study: int) -> list[str]:
         """Return the problems of the last close."""
-        close = next((entry for entry in self.entries(study, only_notable=False) if "round" in entry["detail"]), None)
-        return [] if close is None else list(close["detail"].get("problems", ()))
+        close = next((entry for entry in self.entries(study, only_notable=False) if "round" in entry.detail), None)
+        return [] if close is None else list(close.detail.get("problems", ()))
 
 
-def _is_pause(entry: dict[str, Any]) -> bool:
+def _is_pause(entry: AuditRow) -> bool:
     return bool(
-        entry["action"] == "pause"
-        or entry["detail"].get("to") == "paused"
-        or entry["reason"].startswith(MONITOR_PREFIXES)
+        entry.action == "pause" or entry.detail.get("to") == "paused" or entry.reason.startswith(MONITOR_PREFIXES)
     )
 
 
@@ -82,9 +78,9 @@ class Alarm:
     text: str
 
 
-def is_monitor_pause(entry: Mapping[str, Any]) -> bool:
+def is_monitor_pause(entry: AuditRow) -> bool:
     """Return whether the guardrail monitor, not a person, paused a study."""
-    return bool(entry["action"] == "trip" or entry["reason"].startswith(MONITOR_PREFIXES))
+    return bool(entry.action == "trip" or entry.reason.startswith(MONITOR_PREFIXES))
 
 
 def find_alarms(
@@ -95,9 +91,9 @@ def find_alarms(
     row = snapshot.row
     if row.state == "paused" and (entry := audit_log.last_pause(row.number)) is not None:
         if is_monitor_pause(entry):
-            alarms.append(Alarm("alarm", f"Stopped by the guardrail monitor: {entry['reason'].partition(': ')[2]}"))
+            alarms.append(Alarm("alarm", f"Stopped by the guardrail monitor: {entry.reason.partition(': ')[2]}"))
         else:
-            alarms.append(Alarm("warning", f"Paused by {entry['who']}: {entry['reason'] or 'no reason given'}"))
+            alarms.append(Alarm("warning", f"Paused by {entry.who}: {entry.reason or 'no reason given'}"))
     if (source := study.get("source_problem")) is not None:
         message = source["message"]
         alarms.append(Alarm("alarm", f"Round {source['round']} cannot be measured: {message}"))

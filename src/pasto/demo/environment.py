@@ -121,7 +121,7 @@ class ServiceEnvironment:
 
     def close_round(self, study: str) -> int:
         """Close the open round, or evaluate a confirmation; return the version of the next policy."""
-        return int(self._api.close_round(study, who=USER, reason="enough users")["next_version"])
+        return int(self._api.close_round(study, who=USER, reason="enough users").next_version)
 
     def confirm(self, study: str) -> int:
         """Freeze the blend and start its confirmation; return the version of the new policy."""

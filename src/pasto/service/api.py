@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from pasto.report.records import Report, WhatIfAnswer
+from pasto.report.records import ClosedRoundRecord, Report, WhatIfAnswer
 from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import ApiKeyRecord, NewApiKey
 from pasto.service.archive import ArchiveResult
+from pasto.service.close_record import CloseSummary
 from pasto.service.retention import UnitErasure
 from pasto.service.source_check import StudyFileCheck
+from pasto.store import AuditRow
 
 
 class StudyApi(Protocol):
@@ -44,7 +46,7 @@ class StudyApi(Protocol):
         """Start, pause, resume, confirm, deploy or archive a study."""
         ...
 
-    def close_round(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def close_round(self, name: str, *, who: str, reason: str = "") -> CloseSummary:
         """Close the open round."""
         ...
 
@@ -52,11 +54,11 @@ class StudyApi(Protocol):
         """Decide about a round that is held back because events are missing: "learn" or "discard"."""
         ...
 
-    def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[ClosedRoundRecord]:
         """List closed rounds, oldest first."""
         ...
 
-    def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    def audit(self, name: str, after: int = 0, limit: int = 100) -> list[AuditRow]:
         """List entries of the audit log, oldest first."""
         ...
 
@@ -107,6 +109,6 @@ class StudyApi(Protocol):
         """Create a key's successor; the old key stays valid for `grace` seconds."""
         ...
 
-    def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    def key_audit(self, after: int = 0, limit: int = 100) -> list[AuditRow]:
         """List entries of the audit log of keys, oldest first."""
         ...

@@ -10,7 +10,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pasto.inference.round_data import CellMoments, CellTable, join_cells
 from pasto.inference.sender_departure import Departure, SenderEvidence
 from pasto.metrics import Moments
-from pasto.report.records import ArmVerdict, RoundShortage
+from pasto.report.records import ArmVerdict, ClosedRoundRecord, RoundShortage
 from pasto.store import CloseRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 
@@ -328,26 +328,42 @@ class CloseRecord:
         )
 
 
-def close_summary(close: CloseRow) -> dict[str, Any]:
-    """Return the description of a closed round: its state, what it learned and the next policy."""
+@dataclass(frozen=True, slots=True)
+class CloseSummary(ClosedRoundRecord):
+    """Answer to a request to close a round: the closed round of a study."""
+
+    study: str
+    closed: bool
+    """False if another request closed the round before."""
+
+
+def describe_closed_round(close: CloseRow) -> ClosedRoundRecord:
+    """Return a closed round: its state, what it learned and the next policy."""
     record = CloseRecord.from_text(close.record)
-    return {
-        "round": close.round,
-        "version": close.version,
-        "next_version": close.next_version,
-        "state": record.state,
-        "next_state": record.next_phase.state,
-        "learned_from": [entry.round for entry in record.rounds],
-        "corrected": [entry.round for entry in record.corrected],
-        "held": [entry.round for entry in record.held],
-        "units": sum(entry.cells.count_units() for entry in record.rounds),
-        "interim_units": None if record.look is None else record.look.cells.count_units(),
-        "verdicts": [asdict(verdict) for verdict in record.verdicts or ()],
-        "problems": list(record.problems),
-        "high_water": close.high_water,
-        "learner_checksum": close.learner_checksum,
-        "closed_at": close.closed_at,
-    }
+    return ClosedRoundRecord(
+        round=close.round,
+        version=close.version,
+        next_version=close.next_version,
+        state=record.state,
+        next_state=record.next_phase.state,
+        learned_from=tuple(entry.round for entry in record.rounds),
+        corrected=tuple(entry.round for entry in record.corrected),
+        held=tuple(entry.round for entry in record.held),
+        units=sum(entry.cells.count_units() for entry in record.rounds),
+        interim_units=None if record.look is None else record.look.cells.count_units(),
+        verdicts=record.verdicts or (),
+        problems=record.problems,
+        high_water=close.high_water,
+        learner_checksum=close.learner_checksum,
+        closed_at=close.closed_at,
+    )
+
+
+def summarize_close(study: str, close: CloseRow, *, closed: bool) -> CloseSummary:
+    """Return the answer to a request to close a round."""
+    closed_round = describe_closed_round(close)
+    parts = {part.name: getattr(closed_round, part.name) for part in fields(closed_round)}
+    return CloseSummary(**parts, study=study, closed=closed)
 
 
 def _upgrade_format_1(document: Mapping[str, Any]) -> dict[str, Any]:

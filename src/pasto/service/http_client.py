@@ -26,12 +26,14 @@ from pasto.errors import (
     TextError,
     UnknownStudyError,
 )
-from pasto.report.records import Record, Report, WhatIfAnswer
+from pasto.report.records import ClosedRoundRecord, Record, Report, WhatIfAnswer
 from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import ApiKeyRecord, NewApiKey
 from pasto.service.archive import ArchiveResult
+from pasto.service.close_record import CloseSummary
 from pasto.service.retention import UnitErasure
 from pasto.service.source_check import StudyFileCheck
+from pasto.store import AuditRow
 
 TIMEOUT_SECONDS = 60.0
 """Seconds to wait for a response."""
@@ -112,28 +114,24 @@ class HttpStudyApi:
             dict[str, Any], "PATCH", _study_path(name), {"action": action, "reason": reason, **options}, who=who
         )
 
-    def close_round(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def close_round(self, name: str, *, who: str, reason: str = "") -> CloseSummary:
         """Close the open round."""
-        return self._request(dict[str, Any], "POST", _study_path(name, "rounds/close"), {"reason": reason}, who=who)
+        return self._request(CloseSummary, "POST", _study_path(name, "rounds/close"), {"reason": reason}, who=who)
 
     def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
         """Decide about a round that is held back because events are missing."""
         body = {"round": round, "resolution": resolution, "reason": reason}
         return self._request(dict[str, Any], "POST", _study_path(name, "rounds/resolve"), body, who=who)
 
-    def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[ClosedRoundRecord]:
         """List closed rounds, oldest first."""
-        rounds: list[dict[str, Any]] = self._request(
-            dict[str, Any], "GET", _study_path(name, f"rounds?after={after}&limit={limit}")
-        )["rounds"]
-        return rounds
+        path = _study_path(name, f"rounds?after={after}&limit={limit}")
+        return self._request(dict[str, list[ClosedRoundRecord]], "GET", path)["rounds"]
 
-    def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    def audit(self, name: str, after: int = 0, limit: int = 100) -> list[AuditRow]:
         """List entries of the audit log, oldest first."""
-        entries: list[dict[str, Any]] = self._request(
-            dict[str, Any], "GET", _study_path(name, f"audit?after={after}&limit={limit}")
-        )["audit"]
-        return entries
+        path = _study_path(name, f"audit?after={after}&limit={limit}")
+        return self._request(dict[str, list[AuditRow]], "GET", path)["audit"]
 
     def report(self, name: str) -> Report:
         """Return the report of a study."""
@@ -198,12 +196,9 @@ class HttpStudyApi:
         """Create a key's successor."""
         return self._request(NewApiKey, "POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace}, who=who)
 
-    def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    def key_audit(self, after: int = 0, limit: int = 100) -> list[AuditRow]:
         """List entries of the audit log of keys, oldest first."""
-        entries: list[dict[str, Any]] = self._request(
-            dict[str, Any], "GET", f"/v1/keys/audit?after={after}&limit={limit}"
-        )["audit"]
-        return entries
+        return self._request(dict[str, list[AuditRow]], "GET", f"/v1/keys/audit?after={after}&limit={limit}")["audit"]
 
     def _request(
         self,

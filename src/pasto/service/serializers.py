@@ -13,7 +13,6 @@ from pasto.service.rounds.data_check import list_held_rounds
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import StudyState
 from pasto.space import Candidates
-from pasto.store import AuditRow
 from pasto_sdk.policy import PublishedPolicy
 
 
@@ -66,18 +65,6 @@ def study_overview(snapshot: StudySnapshot, now: float) -> dict[str, Any]:
     if (frozen := details.frozen_answer(spec.objective.hard)) is not None:
         found["frozen"] = write_record(frozen)
     return found
-
-
-def audit_entry(row: AuditRow) -> dict[str, Any]:
-    """Return an entry of the audit log."""
-    return {
-        "sequence": row.sequence,
-        "at": row.at,
-        "who": row.who,
-        "action": row.action,
-        "reason": row.reason,
-        "detail": dict(row.detail),
-    }
 
 
 def _goal(spec: StudySpec) -> str:

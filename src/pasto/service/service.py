@@ -14,11 +14,11 @@ from typing import Any
 from pasto.control_characters import check_lines, escape_control
 from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError, StudyExistsError, UnknownStudyError
 from pasto.report.lift_records import ConfirmationVerdict
-from pasto.report.records import Report, SourceProblem, WhatIfAnswer, write_record
+from pasto.report.records import ClosedRoundRecord, Report, SourceProblem, WhatIfAnswer, write_record
 from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import ApiKeyRecord, ApiKeys, NewApiKey
 from pasto.service.archive import Archive, ArchiveResult
-from pasto.service.close_record import NextPhase, close_summary
+from pasto.service.close_record import CloseSummary, NextPhase, describe_closed_round, summarize_close
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
 from pasto.service.ingest import IngestPipeline
 from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, read_horizon, target
@@ -35,7 +35,7 @@ from pasto.service.rounds.data_check import resolve
 from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
-from pasto.service.serializers import audit_entry, study_overview, study_summary
+from pasto.service.serializers import study_overview, study_summary
 from pasto.service.source_check import SourceCheck, SourceHealth, StudyFileCheck, check_file, check_source
 from pasto.service.study_file import StudySpec, parse_spec, upgrade_document
 from pasto.service.study_state import StudyState
@@ -70,7 +70,7 @@ class Service:
     >>> cell = service.policy_cache.current("feed").draw("user 7")
     >>> cell.name in [share["name"] for share in service.show("feed")["policy"]["shares"]]
     True
-    >>> service.close_round("feed", who="ann")["next_version"]
+    >>> service.close_round("feed", who="ann").next_version
     2
     >>> service.replay("feed")
     ReplayReport(identical=True, rounds=1, first_difference=None, exceptions={})
@@ -253,7 +253,7 @@ class Service:
 
     # Rounds
 
-    def close_round(self, name: str, *, who: str, reason: str = "", round: int | None = None) -> dict[str, Any]:
+    def close_round(self, name: str, *, who: str, reason: str = "", round: int | None = None) -> CloseSummary:
         """Close the open round: learn the matured rounds, and publish the next policy.
 
         If another node closed it first, that close is returned with `closed` False. `round` names the round to close,
@@ -319,25 +319,24 @@ class Service:
                 self._report(name)
             elif snapshot.row.round % REFRESH_ROUNDS == 0:
                 self._reports.update_counts(snapshot.row.number)
-        return int(done["closed"])
+        return int(done.closed)
 
-    def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[ClosedRoundRecord]:
         """Return the closed rounds after round `after`, in order."""
         number, max_rows = self._row(name).number, _limit(limit)
-        result: list[dict[str, Any]] = []
+        closed_rounds: list[ClosedRoundRecord] = []
         # A close holds all its measurements, of which the summary shows few: read few closes at a time.
-        while len(result) < max_rows:
-            rows = self.store.list_closes(number, after=after, limit=min(PAGE_CLOSES, max_rows - len(result)))
+        while len(closed_rounds) < max_rows:
+            rows = self.store.list_closes(number, after=after, limit=min(PAGE_CLOSES, max_rows - len(closed_rounds)))
             if not rows:
                 break
-            result += map(close_summary, rows)
+            closed_rounds += map(describe_closed_round, rows)
             after = rows[-1].round
-        return result
+        return closed_rounds
 
-    def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    def audit(self, name: str, after: int = 0, limit: int = 100) -> list[AuditRow]:
         """Return the audit log of a study, in order."""
-        number = self._row(name).number
-        return [audit_entry(row) for row in self.store.read_audit_log(number, after=after, limit=_limit(limit))]
+        return self.store.read_audit_log(self._row(name).number, after=after, limit=_limit(limit))
 
     def replay(self, name: str) -> ReplayReport:
         """Compute every policy again from the study file and the log, and report whether each is identical."""
@@ -450,9 +449,9 @@ class Service:
         """Create a successor of a key, which itself stays valid for `grace` seconds."""
         return self._key_ring().rotate(prefix, grace=grace, who=who)
 
-    def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+    def key_audit(self, after: int = 0, limit: int = 100) -> list[AuditRow]:
         """Return who created, rotated and revoked keys, in order."""
-        return [audit_entry(row) for row in self.store.read_audit_log(INSTALLATION, after=after, limit=_limit(limit))]
+        return self.store.read_audit_log(INSTALLATION, after=after, limit=_limit(limit))
 
     def shutdown(self) -> None:
         """Write pending events and close the store."""
@@ -536,11 +535,11 @@ class Service:
                 self._notify(message)
         return done
 
-    def _closed(self, row: StudyRow, number: int, own: bool) -> dict[str, Any]:
+    def _closed(self, row: StudyRow, number: int, own: bool) -> CloseSummary:
         result = self.store.list_closes(row.number, after=number - 1, limit=1)
         if not result or result[0].round != number:
             raise LifecycleError(f"round {number} of study {row.name!r} was never closed")
-        return {"study": row.name, "closed": own, **close_summary(result[0])}
+        return summarize_close(row.name, result[0], closed=own)
 
 
 def _warnings(spec: StudySpec, source: SourceCheck | None) -> list[str]:

@@ -43,7 +43,7 @@ def test_neither_a_close_nor_a_page_reads_a_study_through(
     crowd(service, 200)
     clock.now += HOUR
     with counted(service, monkeypatch) as read:
-        assert service.close_round(NAME, who="ann")["problems"] == []
+        assert service.close_round(NAME, who="ann").problems == ()
     # What was closed is told, its senders are added to the last record, and it is compared with the latest rounds.
     assert read == [2 + MAX_EARLIER_ROUNDS]
     with counted(service, monkeypatch) as read:
@@ -65,7 +65,7 @@ def test_what_is_packed_is_computed_again_bit_for_bit(tmp_path: Path) -> None:
     rounds = [entry for close in service.store.list_closes(1) for entry in CloseRecord.from_text(close.record).rounds]
     assert {isinstance(entry.cells.document, dict) for entry in rounds} >= {True}
     assert write_record(service.replay(NAME)) == {"identical": True, "rounds": 4, "first_difference": None}
-    assert [row["units"] for row in service.rounds(NAME)] == [200] * 4
+    assert [row.units for row in service.rounds(NAME)] == [200] * 4
     service.shutdown()
 
 

@@ -227,14 +227,14 @@ def test_changes_of_keys_are_in_the_audit_log_of_keys(serve: Serve) -> None:
     assert not desk.revoke_key(web.prefix)
     named = f"boss ({boss.prefix})"
     lines = desk.key_audit()
-    assert [(line["who"], line["action"], line["detail"]["name"], line["detail"]["prefix"]) for line in lines] == [
+    assert [(line.who, line.action, line.detail["name"], line.detail["prefix"]) for line in lines] == [
         ("ann", "key created", "boss", boss.prefix),
         (f"{named}: bob", "key created", "web", web.prefix),
         (f"{named}: bob", "key rotated", "web", web.prefix),
         (named, "key revoked", "web", web.prefix),
     ]
-    assert lines[2]["detail"]["successor"] == successor.prefix
-    assert desk.key_audit(after=lines[0]["sequence"], limit=2) == lines[1:3]
+    assert lines[2].detail["successor"] == successor.prefix
+    assert desk.key_audit(after=lines[0].sequence, limit=2) == lines[1:3]
     for made in (boss, web, successor):
         assert made.key.split("_")[2] not in str(lines)
     reader = {"authorization": f"Bearer {successor.key}"}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pasto.service.close_record import CloseSummary
 from pasto.service.service import Service
 from pasto.store import StudyRow, open_store
 
@@ -72,7 +73,7 @@ class Playground:
         answer = self.service.ingest("feed", self.service.decode(json.dumps(events).encode())).result(timeout=60)
         assert answer["rejected"] == []
 
-    def round(self, users: int = 300, *, harm: float = 0.0, hours: float = 1.0, level: float = 1.0) -> dict[str, Any]:
+    def round(self, users: int = 300, *, harm: float = 0.0, hours: float = 1.0, level: float = 1.0) -> CloseSummary:
         """One round of users, closed; `level` multiplies y of everybody."""
         self.crowd(users, harm=harm, level=level)
         self.now += 3600.0 * hours

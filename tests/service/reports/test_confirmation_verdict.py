@@ -109,9 +109,9 @@ def test_an_inconclusive_confirmation_is_deployed_only_with_an_override_and_a_re
     assert reply["state"] == "deployed"
     assert [rail["clear_of_floor"] for rail in reply["confirmation"]["guardrails"]] == [False]
     line = place.service.audit("feed")[-1]
-    assert (line["action"], line["reason"]) == ("deploy", "launch day")
-    assert line["detail"]["without_confirmation"] is True
-    assert line["detail"]["confirmation"] == reply["confirmation"]
+    assert (line.action, line.reason) == ("deploy", "launch day")
+    assert line.detail["without_confirmation"] is True
+    assert line.detail["confirmation"] == reply["confirmation"]
     assert place.service.replay("feed").identical
 
 

@@ -51,10 +51,10 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
     assert study_json["guardrail_monitor"]["tripped"]["round"] == 4 + taken
     assert [verdict["state"] for verdict in study_json["guardrail_monitor"]["verdicts"]] == ["breach"]
     line = place.service.audit("feed")[-1]
-    assert (line["who"], line["action"]) == ("guardrail monitor", "trip")
-    assert line["reason"] == study_json["guardrail_monitor"]["tripped"]["reason"]
-    assert [message["event"] for message in place.messages][-1] == "trip"
-    assert place.service.rounds("feed")[-1]["next_state"] == "paused"
+    assert (line.who, line.action) == ("guardrail monitor", "trip")
+    assert line.reason == shown["guardrail_monitor"]["tripped"]["reason"]
+    assert [message["event"] for message in place.told][-1] == "trip"
+    assert place.service.rounds("feed")[-1].next_state == "paused"
     assert write_record(place.service.replay("feed")) == {
         "identical": True,
         "rounds": 4 + taken,
@@ -137,10 +137,10 @@ def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make
         scheduler.tick()
         if place.service.show("feed")["state"] == "paused":
             break
-    study_json = place.service.show("feed")
-    assert (study_json["state"], study_json["paused_from"]) == ("paused", "deployed")
-    assert [share["name"] for share in study_json["policy"]["shares"]] == ["w=1"]
-    assert place.service.audit("feed")[-1]["who"] == "guardrail monitor"
+    shown = place.service.show("feed")
+    assert (shown["state"], shown["paused_from"]) == ("paused", "deployed")
+    assert [share["name"] for share in shown["policy"]["shares"]] == ["w=1"]
+    assert place.service.audit("feed")[-1].who == "guardrail monitor"
     assert place.service.replay("feed").identical
 
 
@@ -238,8 +238,8 @@ def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
     place = playground()
     monkeypatch.setattr(guardrail_check, "judge_learning", fails)
     closed = place.round()
-    assert closed["closed"]
-    assert closed["problems"] == ["the guardrail monitor could not judge: ArithmeticError: no such luck"]
+    assert closed.closed
+    assert closed.problems == ("the guardrail monitor could not judge: ArithmeticError: no such luck",)
 
 
 @pytest.mark.parametrize("rail", [{"at_most": 12.0, "stop_at": 14.0}, {"at_least": 9.0, "stop_at": 6.0}])

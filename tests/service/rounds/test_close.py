@@ -67,7 +67,7 @@ def test_a_close_that_another_node_wins_changes_nothing_in_memory(
         return transition
 
     monkeypatch.setattr(ours, "_prepare_close", lose)
-    assert ours.close_round("feed", who="ann")["closed"] is False
+    assert ours.close_round("feed", who="ann").closed is False
     assert write_state(snapshot.study) == before
     assert snapshot.study is not None
     assert snapshot.study.blend(deploy_rounds=snapshot.spec.deploy_rounds) == blend
@@ -91,7 +91,7 @@ def test_a_failed_commit_is_repeated_from_the_same_study(
         return len(tries) > 1 and update(*given, **named)
 
     monkeypatch.setattr(store, "update_study", conflict_once)
-    assert service.close_round("feed", who="ann")["closed"] is True
+    assert service.close_round("feed", who="ann").closed is True
     assert len(tries) == 2
     assert tries[0] == tries[1]
 

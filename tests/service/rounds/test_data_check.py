@@ -12,6 +12,7 @@ import pytest
 
 from pasto.errors import LifecycleError, OptionError
 from pasto.report.records import write_record
+from pasto.service.close_record import CloseSummary
 from pasto.service.service import Service
 from pasto.service.study_state import StudyState
 from pasto.store import open_store
@@ -92,7 +93,7 @@ def send(
     assert taken["rejected"] == []
 
 
-def close(service: Service) -> dict[str, Any]:
+def close(service: Service) -> CloseSummary:
     service._clock.now += 3600.0  # type: ignore[attr-defined]
     return service.close_round("feed", who="ann")
 
@@ -109,8 +110,8 @@ def test_a_round_without_events_is_held_back(
     before = write_record(service.report("feed"))["blend"]
     send(service, kinds)
     done = close(service)
-    assert (done["learned_from"], done["held"]) == ([], [3])
-    assert "round 3 is held back" in done["problems"][0]
+    assert (done.learned_from, done.held) == ((), (3,))
+    assert "round 3 is held back" in done.problems[0]
     assert write_record(service.report("feed"))["rounds_learned"] == 2
     assert write_record(service.report("feed"))["blend"]["metrics"] == before["metrics"]
     (held,) = service.show("feed")["held"]
@@ -120,7 +121,7 @@ def test_a_round_without_events_is_held_back(
     assert write_record(service.report("feed"))["held"] == service.show("feed")["held"]
     (message,) = heard
     assert (message["event"], message["held"]) == ("held", [3])
-    assert service.audit("feed")[-1]["detail"]["held"] == [3]
+    assert service.audit("feed")[-1].detail["held"] == [3]
     assert replayed(service)
 
 
@@ -130,11 +131,11 @@ def test_the_study_goes_on_and_learns_the_round_once_its_events_are_there(begin:
     close(service)
     send(service, ("exposure", "watch", "like"))
     done = close(service)
-    assert (done["learned_from"], done["held"]) == ([4], [3])
+    assert (done.learned_from, done.held) == ((4,), (3,))
     send(service, ("watch", "like"), version=3)
     send(service, ("exposure", "watch", "like"))
     done = close(service)
-    assert (done["learned_from"], done["held"], done["problems"]) == ([3, 5], [], [])
+    assert (done.learned_from, done.held, done.problems) == ((3, 5), (), ())
     assert write_record(service.report("feed"))["rounds_learned"] == 5
     assert service.show("feed")["held"] == []
     assert replayed(service)
@@ -155,7 +156,7 @@ def test_held_rounds_on_other_stores(
     service = Service(open_store(place), clock=clock, monotonic=clock)
     service.resolve_round("feed", 2, "discard", who="bob", reason="lost")
     send(service, ("watch", "like"), version=3)
-    assert close(service)["learned_from"] == [3, 4]
+    assert close(service).learned_from == (3, 4)
     assert replayed(service)
     service.shutdown()
 
@@ -163,9 +164,9 @@ def test_held_rounds_on_other_stores(
 def test_a_first_round_without_any_event_is_held_back(begin: Callable[..., Service]) -> None:
     service = begin(healthy=0)
     send(service, ("exposure",), users=1000)
-    assert close(service)["held"] == [1]
+    assert close(service).held == (1,)
     send(service, ("watch", "like"), version=1, users=1000)
-    assert close(service)["learned_from"] == [1, 2]
+    assert close(service).learned_from == (1, 2)
     assert replayed(service)
 
 
@@ -177,17 +178,17 @@ def test_a_person_resolves_it(begin: Callable[..., Service], resolution: str, ro
     study = service.resolve_round("feed", 3, resolution, who="bob", reason="the job failed")
     assert study["held"][0]["resolution"] == resolution
     line = service.audit("feed")[-1]
-    assert (line["who"], line["action"], line["reason"]) == ("bob", "resolve", "the job failed")
-    assert (line["detail"]["held_round"], line["detail"]["resolution"]) == (3, resolution)
-    assert line["detail"]["findings"]
+    assert (line.who, line.action, line.reason) == ("bob", "resolve", "the job failed")
+    assert (line.detail["held_round"], line.detail["resolution"]) == (3, resolution)
+    assert line.detail["findings"]
     send(service, ("exposure", "watch", "like"))
     done = close(service)
-    assert done["learned_from"] == ([3, 4] if resolution == "learn" else [4])
+    assert done.learned_from == ((3, 4) if resolution == "learn" else (4,))
     assert write_record(service.report("feed"))["rounds_learned"] == rounds_learned
     assert service.show("feed")["held"] == []
     send(service, ("watch", "like"), version=3)  # too late: nothing is learned of it any more
     send(service, ("exposure", "watch", "like"))
-    assert close(service)["learned_from"] == [5]
+    assert close(service).learned_from == (5,)
     assert replayed(service)
 
 
@@ -200,7 +201,7 @@ def test_a_level_that_a_person_took_as_it_is_is_not_asked_about_again(begin: Cal
     service.resolve_round("feed", 3, "learn", who="bob", reason="likes were removed")
     send(service, ("exposure", "watch"))
     done = close(service)
-    assert (done["learned_from"], done["held"]) == ([3, 4, 5], [])
+    assert (done.learned_from, done.held) == ((3, 4, 5), ())
     assert replayed(service)
 
 
@@ -209,18 +210,18 @@ def test_late_corrections_go_on_beside_a_held_round(begin: Callable[..., Service
     send(service, ("exposure",))
     close(service)
     send(service, ("exposure", "watch", "like"), users=USERS - 10)
-    assert close(service)["learned_from"] == [4]
+    assert close(service).learned_from == (4,)
     send(service, ("watch", "like"), version=3)
     send(service, ("exposure", "watch", "like"), version=4)
     send(service, ("exposure", "watch", "like"))
     done = close(service)
-    assert (done["learned_from"], done["corrected"]) == ([3, 5], [4])
+    assert (done.learned_from, done.corrected) == ((3, 5), (4,))
     row = service.store.read_study("feed")
     assert row is not None
     assert [one.waiting.round for one in StudyState.from_text(row.details).correctable] == [1, 2, 4, 3, 5]
     for _ in range(7):
         send(service, ("exposure", "watch", "like"))
-        assert close(service)["problems"] == []
+        assert close(service).problems == ()
     assert write_record(service.report("feed"))["rounds_learned"] == 12
     assert replayed(service)
 
@@ -228,14 +229,14 @@ def test_late_corrections_go_on_beside_a_held_round(begin: Callable[..., Service
 def test_a_round_that_matures_is_checked_when_it_is_learned(begin: Callable[..., Service]) -> None:
     service = begin(healthy=4, maturity="2h")
     send(service, ("exposure",))
-    assert close(service)["learned_from"] == [3]
+    assert close(service).learned_from == (3,)
     for _ in range(2):
         send(service, ("exposure", "watch", "like"))
         done = close(service)
-    assert (done["learned_from"], done["held"]) == ([], [5])
+    assert (done.learned_from, done.held) == ((), (5,))
     send(service, ("watch", "like"), version=5)
     send(service, ("exposure", "watch", "like"))
-    assert close(service)["learned_from"] == [5, 6]
+    assert close(service).learned_from == (5, 6)
     assert replayed(service)
 
 
@@ -252,7 +253,7 @@ def test_a_study_stands_still_before_a_held_round_is_forgotten(
     assert service.close_if_due("feed") == 0
     service.resolve_round("feed", 3, "discard", who="bob", reason="lost")
     send(service, ("exposure", "watch", "like"))
-    assert close(service)["learned_from"] == [5]
+    assert close(service).learned_from == (5,)
 
 
 def test_a_pause_leaves_a_held_round_as_it_is(begin: Callable[..., Service]) -> None:
@@ -302,4 +303,4 @@ def test_an_effect_that_the_control_does_not_share_is_learned(begin: Callable[..
     send(service, ("exposure", "watch"))
     send(service, ("like",), only=control)
     done = close(service)
-    assert (done["learned_from"], done["held"]) == ([5], [])
+    assert (done.learned_from, done.held) == ((5,), ())

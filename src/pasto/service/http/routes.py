@@ -10,6 +10,7 @@ from pasto.report.records import Report, WhatIfAnswer
 from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import NewApiKey
 from pasto.service.archive import ArchiveResult
+from pasto.service.close_record import CloseSummary
 from pasto.service.http import admin, events, monitoring, ofrep, policies, schemas, studies
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import HttpResponse
@@ -155,7 +156,7 @@ ROUTES: tuple[Route, ...] = (
         ADMIN,
         "Close the open round.",
         studies.close_round,
-        {200: dict[str, Any]},
+        {200: CloseSummary},
         schemas.RoundClose,
         optional=True,
         pool="changes",

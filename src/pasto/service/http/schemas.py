@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pasto.durations import DURATION_PATTERN
+from pasto.report.records import ClosedRoundRecord
 from pasto.service.api_keys import ApiKeyRecord
+from pasto.store import AuditRow
 
 Unit = Annotated[
     str, Meta(min_length=1, max_length=256, description="The unit to decide for: a user, session or request.")
@@ -168,23 +170,13 @@ class StudyList(Struct):
 class RoundList(Struct):
     """Closed rounds, oldest first."""
 
-    rounds: list[dict[str, Any]]
-
-
-class AuditEntry(Struct):
-    """Entry of an audit log: the caller, the action and the reason."""
-
-    sequence: int
-    at: float
-    who: str
-    action: str
-    reason: str
+    rounds: list[ClosedRoundRecord]
 
 
 class AuditLog(Struct):
     """Audit log, oldest entry first."""
 
-    audit: list[AuditEntry]
+    audit: list[AuditRow]
 
 
 class UnitAssignment(Struct):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
 
-import msgspec
 import numpy as np
 
 from pasto.errors import NotFittedError, PastoError
@@ -26,7 +25,7 @@ from pasto.report.records import (
     TradeoffReport,
     WhatIfAnswer,
 )
-from pasto.service.close_record import close_summary
+from pasto.service.close_record import describe_closed_round
 from pasto.service.event_ledger import EventLedger
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.candidate_estimates import CandidateEstimates, estimate_candidates
@@ -141,7 +140,7 @@ class ReportBuilder:
             return ()
         first = max(0, row.round - 1 - MAX_HISTORY_CLOSES)
         closes = self._store.list_closes(row.number, after=first, limit=MAX_HISTORY_CLOSES + 1)
-        return tuple(msgspec.convert(close_summary(close), ClosedRoundRecord) for close in closes)
+        return tuple(map(describe_closed_round, closes))
 
 
 def candidate_names(snapshot: StudySnapshot) -> tuple[str, ...]:
