@@ -13,6 +13,7 @@ import pytest
 from pasto.demo import environment, scenario
 from pasto.demo.checks import Check
 from pasto.demo.scenario import DemoPlan, DemoResult
+from pasto.report.records import BlendRecord, CertificateRecord, GainRecord
 from pasto.sim import feed
 from tests.demo.in_process_environment import InProcessEnvironment
 
@@ -144,7 +145,9 @@ def test_on_a_terminal_the_picture_moves(
     run: Any, demo_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, demo_result: DemoResult
 ) -> None:
     def moving(*_: Any, report: Any, **__: Any) -> DemoResult:
-        blend = {"lifts": {"like_rate": -2.5}, "certificate": {"holds": {"like_rate": 0.9999}}}
+        certificate = CertificateRecord(0.95, True, holds={"like_rate": 0.9999})
+        lifts, gain = {"like_rate": -2.5}, GainRecord("a", 0.1, 0.1)
+        blend = BlendRecord({"a": 1.0}, 0.1, {}, lifts, {}, True, {}, "a", 0.1, gain, certificate)
         served = {"watch_time": 0.1, "like_rate": -0.06}
         report(scenario.DemoUpdate("learning", 7, 30, 35_000, 80_000, {"a": 0.6, "b": 0.4}, served, blend, 0.123))
         return demo_result

@@ -9,11 +9,12 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pasto.dashboard.renderer import NAMES, POLICY
 from pasto.report.data_records import SenderDeparture
 from pasto.report.lift_records import MeasuredInterval
-from pasto.report.records import ContradictionReport
+from pasto.report.records import ContradictionReport, MonitorReport, PauseRecord
 from pasto.service.service import Service
 from pasto.service.study_file import EXAMPLE
 
@@ -105,7 +106,7 @@ HOSTILE = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script>{{ 7 * 7 }}"
 
 
 def test_what_people_write_is_shown_as_they_wrote_it(browser: Any, service: Service, learned: Service) -> None:
-    document = {**service.show("feed")["document"], "name": "hostile", "description": HOSTILE, "unit": "user"}
+    document = {**service.show("feed").document, "name": "hostile", "description": HOSTILE, "unit": "user"}
     service.create(document, who=HOSTILE, reason=HOSTILE)
     service.change("hostile", "start", who=HOSTILE, reason=HOSTILE)
     service.change("hostile", "pause", who=HOSTILE, reason=HOSTILE)
@@ -153,7 +154,7 @@ def test_a_study_goes_through_its_life_by_forms(browser: Any, service: Service) 
     for action, state in (("start", "learning"), ("pause", "paused"), ("resume", "learning"), ("archive", "archived")):
         form = {"token": token, "action": action, "reason": f"because of {action}"}
         assert browser.post("/studies/feed/change", form).status_code == 303
-        assert service.show("feed")["state"] == state
+        assert service.show("feed").state == state
     reasons = [line.reason for line in service.audit("feed")]
     assert reasons[:2] == ["first", "because of start"]
     assert {line.who for line in service.audit("feed")} == {"local"}
@@ -170,17 +171,17 @@ def test_a_draft_is_deleted_by_a_form(browser: Any, service: Service) -> None:
 
 def test_a_draft_is_edited_by_a_form(browser: Any, service: Service) -> None:
     browser.post("/new", {"token": browser.token("/new"), "text": EXAMPLE})
-    before = service.show("feed")["document"]
+    before = service.show("feed").document
     assert 'href="/studies/feed/edit"' in browser.get("/studies/feed").text
     form = browser.get("/studies/feed/edit").text
     text = html.unescape(form.partition("<textarea")[2].partition(">")[2].partition("</textarea>")[0])
     token = browser.token("/studies/feed/edit")
     same = browser.post("/studies/feed/edit", {"token": token, "text": text})
     assert (same.status_code, same.headers["location"]) == (303, "/studies/feed")
-    assert service.show("feed")["document"] == before
+    assert service.show("feed").document == before
     longer = text.replace("every: 3600.0", "every: 2h").replace("every: 1h", "every: 2h")
     browser.post("/studies/feed/edit", {"token": token, "text": longer, "reason": "slower"})
-    assert service.show("feed")["document"]["rounds"] != before["rounds"]
+    assert service.show("feed").document["rounds"] != before["rounds"]
     assert service.audit("feed")[-1].reason == "slower"
     for wrong, status, says in (
         (text.replace("maximize", "maximise"), 422, "did you mean &#39;maximize&#39;?"),
@@ -199,7 +200,7 @@ def test_what_cannot_be_done_is_told_above_the_study(browser: Any, learned: Serv
     page = browser.post("/studies/feed/change", {"token": browser.token("/studies/feed"), "action": "pause"})
     assert page.status_code == 400
     assert "pause needs a reason" in page.text
-    assert learned.show("feed")["state"] == "learning"
+    assert learned.show("feed").state == "learning"
     page = browser.post("/studies/feed/change", {"token": browser.token("/studies/feed"), "action": "deploy"})
     assert page.status_code == 409
     assert "confirm it first" in page.text
@@ -229,7 +230,7 @@ def test_what_is_not_confirmed_is_deployed_by_its_own_button_and_with_a_reason(b
     page = browser.post("/studies/feed/change", {**form, "reason": "", "without_confirmation": "yes"})
     assert page.status_code == 400
     assert browser.post("/studies/feed/change", {**form, "without_confirmation": "yes"}).status_code == 303
-    assert learned.show("feed")["state"] == "deployed"
+    assert learned.show("feed").state == "deployed"
 
 
 def test_a_replay_is_told(browser: Any, learned: Service) -> None:
@@ -272,7 +273,7 @@ def test_a_held_round_is_a_warning_and_is_resolved_by_a_form(browser: Any, learn
     form = {"token": token, "action": "discard", "round": "4", "reason": "the events were lost"}
     assert browser.post("/studies/feed/change", form).status_code == 303
     assert "Learn round 4" not in browser.get("/studies/feed").text
-    assert learned.show("feed")["held"][0]["resolution"] == "discard"
+    assert learned.show("feed").held[0].resolution == "discard"
     refused = browser.post("/studies/feed/change", {**form, "round": "5"})
     assert (refused.status_code, "is not held back" in refused.text) == (400, True)
 
@@ -297,8 +298,8 @@ def test_no_certificate_is_shown_after_the_breaker_tripped(
     sentence = "The guardrail monitor stopped the study"
     assert sentence not in browser.get("/studies/feed/answer").text
     show = learned.show
-    tripped = {"verdicts": [], "tripped": {"round": 3, "at": 0.0, "reason": "breaker: likes"}}
-    monkeypatch.setattr(learned, "show", lambda name: {**show(name), "guardrail_monitor": tripped})
+    tripped = MonitorReport(tripped=PauseRecord(3, 0.0, "breaker: likes"))
+    monkeypatch.setattr(learned, "show", lambda name: structs.replace(show(name), guardrail_monitor=tripped))
     text = browser.get("/studies/feed/answer").text
     assert sentence in text
     assert "ertified" not in text

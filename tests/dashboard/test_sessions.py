@@ -36,7 +36,7 @@ def test_strangers_see_nothing_once_there_is_a_key(browser: Any, application: Ap
         assert (part.status_code, part.headers["hx-redirect"], part.content) == (401, "/login", b"")
     for path in ("/new", "/studies/feed/change", "/studies/feed/replay"):
         assert browser.post(path, {"token": "0" * 64, "action": "archive", "reason": "x"}).status_code == 401
-    assert learned.show("feed")["state"] == "learning"
+    assert learned.show("feed").state == "learning"
 
 
 def test_a_key_opens_a_session_that_no_script_can_read(
@@ -92,7 +92,7 @@ def test_whoever_may_only_read_changes_nothing(browser: Any, application: Applic
     for path in ("/new", "/studies/feed/change"):
         form = {"token": token, "action": "archive", "reason": "x", "text": "name: x"}
         assert browser.post(path, form).status_code == 403
-    assert learned.show("feed")["state"] == "learning"
+    assert learned.show("feed").state == "learning"
 
 
 def test_a_revoked_key_ends_its_sessions(browser: Any, application: Application) -> None:
@@ -265,15 +265,15 @@ def test_a_forged_form_changes_nothing(browser: Any, learned: Service, forgery: 
     data = {**good, "token": "", **forgery["data"]} if "data" in forgery else good
     page = browser.ask("POST", "/studies/feed/change", data=data, headers=forgery.get("headers", {}))
     assert page.status_code in (403, 415)
-    assert learned.show("feed")["state"] == "learning"
+    assert learned.show("feed").state == "learning"
     assert browser.post("/studies/feed/change", good).status_code == 303
-    assert learned.show("feed")["state"] == "archived"
+    assert learned.show("feed").state == "archived"
 
 
 def test_no_look_changes_anything(browser: Any, learned: Service) -> None:
     for path in ("/studies/feed/change?action=archive&reason=x", "/logout"):
         assert browser.get(path).status_code == 405
-    assert learned.show("feed")["state"] == "learning"
+    assert learned.show("feed").state == "learning"
 
 
 def test_another_name_for_this_machine_is_refused_without_keys(application: Application, browser: Any) -> None:

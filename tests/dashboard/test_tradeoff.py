@@ -53,6 +53,6 @@ def test_over_the_pages(browser: Any, learned: Service) -> None:
     assert loose["blend"]["y"] >= chart["blend"]["y"]
     for bad in ("at0=nan", "at0=1e999", "at64=1", "at0=x", "across=99", "other=1", "at0=1&at0=2"):
         assert browser.get(f"/studies/feed/tradeoff?{bad}").status_code == 400
-    learned.create({**learned.show("feed")["document"], "name": "fresh"}, who="ann")
+    learned.create({**learned.show("feed").document, "name": "fresh"}, who="ann")
     learned.change("fresh", "start", who="ann")
     assert browser.get("/studies/fresh/tradeoff").json() == {"tradeoff": None}

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pasto.demo.environment import USER
 from pasto.report.records import Report
 from pasto.service.service import Service
+from pasto.service.study_records import StudyOverview
 from pasto.store import Store, open_store
 from pasto_sdk import Client
 from pasto_sdk.transport import Request, Response
@@ -46,12 +47,12 @@ class InProcessEnvironment:
         )
 
     def close_round(self, study: str) -> int:
-        return int(self._service.close_round(study, who=USER).next_version)
+        return self._service.close_round(study, who=USER).next_version
 
     def confirm(self, study: str) -> int:
-        return int(self._service.change(study, "confirm", who=USER, reason="learned enough")["version"])
+        return self._service.change(study, "confirm", who=USER, reason="learned enough").version
 
-    def show(self, study: str) -> dict[str, Any]:
+    def show(self, study: str) -> StudyOverview:
         return self._service.show(study)
 
     def report(self, study: str) -> Report:

@@ -24,7 +24,7 @@ def test_a_seed_fixes_the_run_wherever_it_plays(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="refused"):
             urllib.request.urlopen(f"{outside.address}/healthz", timeout=5)  # noqa: S310 -- it rests, for its books were read
         outside.start()
-        assert outside.show("feed")["state"] == "confirming"
+        assert outside.show("feed").state == "confirming"
     assert (here.shares, here.lifts, here.checks) == (there.shares, there.lifts, there.checks)
     assert here.users == there.users == 1_800
 

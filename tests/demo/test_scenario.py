@@ -29,7 +29,7 @@ def assert_won(result: DemoResult) -> None:
     baseline, single, blend, possible = (snapshot.lifts[goal] for snapshot in result.standings)
     assert 0 == baseline < single < blend < possible
     assert result.certificate is not None
-    assert result.certificate["certified"]
+    assert result.certificate.certified
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -55,8 +55,8 @@ def test_the_shop_swings_and_is_played_like_the_others() -> None:
     assert result.users == 5_000
     assert updates[-1].served.keys() == {"saves", "revenue", "hides"}
     assert result.certificate is not None
-    assert result.certificate["confidence"] == 0.999
-    assert result.certificate["holds"].keys() == {"revenue", "hides"}
+    assert result.certificate.confidence == 0.999
+    assert result.certificate.holds.keys() == {"revenue", "hides"}
     assert [check.claim for check in result.checks][1:3] == [
         "the blend's true revenue stays above -2%",
         "the blend's true hides stays below +5%",

@@ -162,7 +162,7 @@ def test_a_form_of_our_own_goes_through(service: Service, application: Applicati
         cookies={COOKIE: cookie},
     )
     assert sent.status_code == 303
-    assert service.show("feed")["state"] == "archived"
+    assert service.show("feed").state == "archived"
 
 
 @pytest.mark.parametrize("headers", API_FOREIGN, ids=str)

@@ -21,11 +21,11 @@ Traffic = Callable[[Service, int], list[dict[str, Any]]]
 def test_a_draft_is_edited(service: Service, document: Document) -> None:
     service.create(document, who="ann", seed=7)
     edited = service.edit("feed", {**document, "goal": {"minimize": "watch"}}, who="bob", reason="the wrong way round")
-    assert (edited["state"], edited["goal"]) == ("draft", "minimize watch")
+    assert (edited.state, edited.goal) == ("draft", "minimize watch")
     line = service.audit("feed")[-1]
     assert (line.who, line.action, line.reason) == ("bob", "edit", "the wrong way round")
     assert line.detail["changed"] == ["goal"]
-    assert service.change("feed", "start", who="ann")["objective"].startswith("minimize watch")
+    assert service.change("feed", "start", who="ann").objective.startswith("minimize watch")
     assert service.replay("feed").identical
 
 
@@ -45,7 +45,7 @@ def test_a_deleted_draft_is_gone_on_every_node(service: Service, document: Docum
     service.create(document, who="ann")
     other.policy_cache.refresh()
     deleted = service.delete("feed", who="bob", reason="a mistake")
-    assert deleted == {"name": "feed", "state": "deleted", "deleted_as": "feed@1"}
+    assert write_record(deleted) == {"name": "feed", "state": "deleted", "deleted_as": "feed@1"}
     other.policy_cache.refresh()
     for node in (service, other):
         assert node.studies() == []
@@ -54,7 +54,7 @@ def test_a_deleted_draft_is_gone_on_every_node(service: Service, document: Docum
     assert [line.action for line in service.audit("feed@1")] == ["create", "delete"]
     again = service.create(document, who="ann")
     other.policy_cache.refresh()
-    assert other.show("feed")["generation"] == again["generation"]
+    assert other.show("feed").generation == again.generation
     service.change("feed", "start", who="ann")
     with pytest.raises(LifecycleError, match="delete needs it to be draft"):
         service.delete("feed", who="ann")
@@ -77,7 +77,7 @@ def test_an_archived_name_is_used_again_and_each_history_stays_apart(
     for seed, rounds in ((1, 2), (2, 3), (3, 1)):
         lived(service, document, traffic, rounds, seed)
         service.archive_events("feed", who="ann")
-    assert [study["name"] for study in service.studies()] == ["feed", "feed@1", "feed@2"]
+    assert [study.name for study in service.studies()] == ["feed", "feed@1", "feed@2"]
     for name, rounds in (("feed@1", 2), ("feed@2", 3), ("feed", 1)):
         assert write_record(service.replay(name)) == {"identical": True, "rounds": rounds + 1, "first_difference": None}
         assert len(service.rounds(name)) == rounds + 1
@@ -92,7 +92,7 @@ def test_an_archived_name_is_used_again_and_each_history_stays_apart(
     service.shutdown()
     moved = Service(open_store("memory:"))
     moved.store.restore_backup(tmp_path / "backup.db")
-    assert [study["name"] for study in moved.studies()] == ["feed", "feed@1", "feed@2"]
+    assert [study.name for study in moved.studies()] == ["feed", "feed@1", "feed@2"]
     moved.shutdown()
 
 

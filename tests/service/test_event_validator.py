@@ -291,7 +291,7 @@ def test_exposures_of_the_services_own_are_logged_once(learning: Service) -> Non
     for unit in units:
         learning.expose("feed", policy, unit, policy.draw(unit))
     learning.expose("feed", policy, "nul\0", policy.draw("nul\0"))
-    assert learning.show("feed")["state"] == "learning"  # whatever was queued before is written by now
+    assert learning.show("feed").state == "learning"  # whatever was queued before is written by now
     event, _ = _drawn(learning, "zoe")
     _send(learning, event)
     assert len(_rows(learning)) == 4

@@ -57,7 +57,7 @@ def test_deploying_from_learning_must_be_asked_for() -> None:
 def test_pausing_needs_a_reason(learning: Service) -> None:
     with pytest.raises(OptionError, match="pause needs a reason"):
         learning.change("feed", "pause", who="ann", reason="  ")
-    assert learning.show("feed")["state"] == "learning"
+    assert learning.show("feed").state == "learning"
 
 
 def test_unknown_actions_and_options_are_refused(learning: Service) -> None:
@@ -81,7 +81,7 @@ def test_a_name_is_taken_until_its_study_is_archived(learning: Service, document
     ):
         learning.create(document, who="ann")
     learning.change("feed", "archive", who="ann")
-    assert learning.create(document, who="ann")["archived_as"] == "feed@1"
+    assert learning.create(document, who="ann").archived_as == "feed@1"
     with pytest.raises(StudyExistsError, match="edit or delete the draft"):
         learning.create(document, who="ann")
 
@@ -91,7 +91,7 @@ def test_nothing_can_be_confirmed_before_something_is_learned(learning: Service)
         learning.change("feed", "confirm", who="ann")
     with pytest.raises(LifecycleError, match="has learned no round yet"):
         learning.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
-    assert learning.show("feed")["round"] == 1
+    assert learning.show("feed").round == 1
 
 
 def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Traffic) -> None:
@@ -100,12 +100,12 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
         service.ingest("feed", service.decode(msgspec.json.encode(traffic(service, 200)))).result()
         service.close_round("feed", who="bob")
     service.change("feed", "pause", who="eve", reason="odd numbers")
-    assert service.show("feed")["paused_from"] == "learning"
+    assert service.show("feed").paused_from == "learning"
     resumed = service.change("feed", "resume", who="ann", reason="a false alarm")
-    assert (resumed["state"], resumed["version"]) == ("learning", 6)
+    assert (resumed.state, resumed.version) == ("learning", 6)
     service.change("feed", "confirm", who="ann")
     service.change("feed", "pause", who="eve", reason="again")
-    assert service.change("feed", "resume", who="ann")["state"] == "confirming"
+    assert service.change("feed", "resume", who="ann").state == "confirming"
     with pytest.raises(LifecycleError, match=r"too few units for a verdict .*measured: none"):
         service.change("feed", "deploy", who="ann")
     service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
@@ -127,10 +127,12 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
 def test_a_learning_study_that_is_deployed_unconfirmed_serves_its_blend(learning: Service, traffic: Traffic) -> None:
     service = learning
     service.ingest("feed", service.decode(msgspec.json.encode(traffic(service, 200)))).result()
-    study = service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
-    assert study["state"] == "deployed"
-    assert set(study["policy"]["arms"]) == {"control", "blend"}
-    assert study["frozen"]["probabilities"]
+    shown = service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
+    assert shown.state == "deployed"
+    assert shown.policy is not None
+    assert set(shown.policy.arms) == {"control", "blend"}
+    assert shown.frozen is not None
+    assert shown.frozen.probabilities
     assert service.replay("feed").identical
 
 

@@ -36,7 +36,7 @@ def test_a_study_is_unknown_then_without_policy_then_served(service: Service, do
     service.change("feed", "start", who="ann")
     assert service.policy_cache.current("feed").version == 1
     assert service.policy_cache.names() == ("feed",)
-    assert [study["state"] for study in service.studies()] == ["learning"]
+    assert [study.state for study in service.studies()] == ["learning"]
 
 
 def test_listeners_hear_of_each_new_policy_once_on_every_node(store: Store, document: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ def test_rejected_events_are_not_missing(learning: Service) -> None:
         "name is 'lke', which no metric of this study reads; its metrics read 'like', 'watch'",
         998,
     )
-    assert learning.show("feed")["rejected"] == books["rejected"]
+    assert learning.show("feed").rejected == books["rejected"]
     assert write_record(learning.report("feed"))["quality"]["rejected"] == books["rejected"]
     # Numbers that never came are still missed, also next to rejected ones at the stream's end.
     send(learning, numbered(1011, 1020, name="lke"))
@@ -112,8 +112,8 @@ def test_reasons_that_differ_in_numbers_are_one_and_many_are_bounded(
     learning: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(learning, [event for version in range(2, 9) for event in numbered(version, version, version=version)])
-    (only,) = learning.show("feed")["rejected"]["reasons"]
-    assert (only["reason"][:12], only["events"]) == ("version is 2", 7)
+    (only,) = learning.show("feed").rejected.reasons
+    assert (only.reason[:12], only.events) == ("version is 2", 7)
     monkeypatch.setattr(rejections, "MAX_REASONS", 3)
     names = ("aa", "bb", "cc", "dd", "ee")
     send(learning, [event for name in names for event in numbered(1, 2, source=name, name=name)])
@@ -124,8 +124,8 @@ def test_reasons_that_differ_in_numbers_are_one_and_many_are_bounded(
 
 def test_what_cannot_be_stored_in_a_reason_is_replaced(learning: Service) -> None:
     assert send(learning, [{"type": "metric", "a\0b\ud800": 1}])["rejected"]
-    (reason,) = learning.show("feed")["rejected"]["reasons"]
-    assert reason["reason"].isprintable()
+    (reason,) = learning.show("feed").rejected.reasons
+    assert reason.reason.isprintable()
 
 
 def test_a_batch_that_is_not_taken_counts_no_rejection(learning: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_a_batch_that_is_not_taken_counts_no_rejection(learning: Service, monkey
         assert len(send(learning, batch[:3])["rejected"]) == 3, "a rejection needs no store"
     monkeypatch.setattr(learning.store, "append_events", append)
     assert send(learning, batch)["accepted"] == 1
-    assert learning.show("feed")["rejected"]["events"] == 3
+    assert learning.show("feed").rejected.events == 3
 
 
 def test_a_batch_that_is_sent_again_counts_its_rejections_once(
@@ -160,8 +160,8 @@ def test_a_batch_that_is_sent_again_counts_its_rejections_once(
     books = write_record(learning.report("feed"))["accounting"]
     assert (books["rejected"]["events"], books["senders"]["missing"]) == (3, 0)
     send(learning, numbered(1, 3, source="web-2", name="lke"))
-    assert learning.show("feed")["rejected"]["events"] == 6, "another sender's"
+    assert learning.show("feed").rejected.events == 6, "another sender's"
     monkeypatch.setattr(rejections, "MAX_CACHED_REJECTIONS", 2)
     send(learning, numbered(11, 15, name="lke"))
     send(learning, numbered(14, 15, name="lke"))
-    assert learning.show("feed")["rejected"]["events"] == 11, "the latest are remembered"
+    assert learning.show("feed").rejected.events == 11, "the latest are remembered"

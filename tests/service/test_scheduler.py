@@ -82,7 +82,7 @@ def test_a_wall_clock_that_jumps_neither_stalls_nor_multiplies_rounds(
     assert [one.round for one in rounds] == list(range(1, len(rounds) + 1))
     times = [one.closed_at for one in rounds]
     assert times == sorted(times)
-    assert timed.show("feed")["round_age_seconds"] >= 0
+    assert timed.show("feed").round_age_seconds >= 0
     assert timed.replay("feed").identical
 
 
@@ -128,7 +128,7 @@ def test_a_round_can_end_by_its_exposures(
     for part, expected in ((exposures[:49], 0), (liked, 0), (exposures[:49], 0), (exposures[49:], 1), ([], 0)):
         service.ingest("feed", service.decode(json.dumps(part).encode())).result()
         assert scheduler.tick() == expected
-    assert service.show("feed")["round"] == 2
+    assert service.show("feed").round == 2
     service.shutdown()
 
 
@@ -203,7 +203,7 @@ def test_the_thread_starts_closes_and_stops(timed: Service, clocks: Clocks) -> N
     assert scheduler.alive
     scheduler.stop()
     assert not scheduler.alive
-    assert timed.show("feed")["round"] == 2
+    assert timed.show("feed").round == 2
 
 
 def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(

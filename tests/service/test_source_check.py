@@ -127,8 +127,8 @@ def test_files_that_are_not_what_they_say_are_refused(service: Service, sourced:
 def test_a_folder_without_files_is_a_warning(service: Service, sourced: Document, lake: Path) -> None:
     (lake / "seen" / "1.parquet").unlink()
     made = service.create(sourced, who="ann")
-    assert [warning for warning in made["warnings"] if "'seen' of the source 'lake' has no files yet" in warning]
-    assert service.change("feed", "start", who="ann")["round"] == 1
+    assert [warning for warning in made.warnings if "'seen' of the source 'lake' has no files yet" in warning]
+    assert service.change("feed", "start", who="ann").round == 1
 
 
 def test_a_start_checks_again(service: Service, sourced: Document, lake: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_start_checks_again(service: Service, sourced: Document, lake: Path) -
     write(lake, "plays", "'user 7' AS person, 1::BIGINT AS version")
     with pytest.raises(StudyFileError, match="which the table 'plays' does not have; it has person, version"):
         service.change("feed", "start", who="ann")
-    assert service.show("feed")["state"] == "draft"
+    assert service.show("feed").state == "draft"
 
 
 def test_a_check_creates_nothing(service: Service, sourced: Document, lake: Path) -> None:
@@ -156,24 +156,25 @@ def test_a_check_creates_nothing(service: Service, sourced: Document, lake: Path
 def test_a_failing_source_is_seen_until_it_is_mended(service: Service, sourced: Document, lake: Path) -> None:
     service.create(sourced, who="ann", seed=7)
     service.change("feed", "start", who="ann")
-    assert service.show("feed")["source_problem"] is None
+    assert service.show("feed").source_problem is None
     write(lake, "plays", "'user 7' AS person, 1::BIGINT AS policy, 2.5::DOUBLE AS seks")
     with pytest.raises(SourceError, match="the table 'plays' has no 'secs'; it has person, policy, seks"):
         service.close_round("feed", who="ann")
-    problem = service.show("feed")["source_problem"]
-    assert problem["round"] == 1
-    assert "the table 'plays' has no 'secs'" in problem["message"]
+    problem = service.show("feed").source_problem
+    assert problem is not None
+    assert problem.round == 1
+    assert "the table 'plays' has no 'secs'" in problem.message
     other = Service(service.store)  # a node, or a command, that did not try
-    assert write_record(other.failing_sources()["feed"]) == problem
+    assert other.failing_sources() == {"feed": problem}
     report = " ".join(render_text(other.report("feed")).split())
-    assert f"Round 1 cannot be measured: {problem['message']}" in report
+    assert f"Round 1 cannot be measured: {problem.message}" in report
     snapshot = service.policy_cache.snapshot("feed")
     (alarm,) = find_alarms(snapshot, other.show("feed"), AuditLogReader(service.store), snapshot.row.opened_at)
     assert alarm.text.startswith("Round 1 cannot be measured: the source 'lake'")
 
     write(lake, "plays", COLUMNS["plays"])
     assert service.close_round("feed", who="ann").learned_from == (1,)
-    assert service.show("feed")["source_problem"] is None
+    assert service.show("feed").source_problem is None
     assert write_record(other.report("feed"))["source_problem"] is None
     assert service.failing_sources() == {}
 
@@ -184,7 +185,7 @@ def test_a_source_that_vanished_is_no_unforeseen_error(service: Service, sourced
     shutil.rmtree(lake / "seen")
     with pytest.raises(SourceError, match="the table 'seen' is not a folder"):
         service.close_round("feed", who="ann")
-    assert service.show("feed")["round"] == 1, "the round stays open until it can be measured"
+    assert service.show("feed").round == 1, "the round stays open until it can be measured"
 
 
 @pytest.mark.services

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pasto.errors import SourceError, StudyFileError
-from pasto.report.records import SourceProblem, write_record
+from pasto.report.records import write_record
 from pasto.report.replay_report import ReplayException
 from pasto.report.text import render_text
 from pasto.service.close_record import CloseRecord
@@ -159,14 +159,13 @@ def test_a_source_that_is_read_again_is_not_called_failing_though_its_round_is_h
     clicks.rename(clicks.with_suffix(".csv"))
     with pytest.raises(SourceError, match="both Parquet files"):
         service.close_round("feed", who="ann")
-    problem = service.show("feed")["source_problem"]
-    assert problem["round"] == 4
-    assert ".." not in render_text(replace(service.report("feed"), source_problem=SourceProblem(**problem))), (
-        "one full stop"
-    )
+    problem = service.show("feed").source_problem
+    assert problem is not None
+    assert problem.round == 4
+    assert ".." not in render_text(replace(service.report("feed"), source_problem=problem)), "one full stop"
     clicks.with_suffix(".csv").unlink()
     assert service.close_round("feed", who="ann").held == (4,)
-    assert service.show("feed")["source_problem"] is None
+    assert service.show("feed").source_problem is None
 
 
 def test_tables_that_lose_events_do_not_correct_a_round_to_zeros(

@@ -13,7 +13,7 @@ def main(place: str, last: int, closer: int) -> int:
     store = open_store(place)
     service = Service(store)
     own = 0
-    while (number := service.show("feed")["round"]) <= last:
+    while (number := service.show("feed").round) <= last:
         policy = service.policy_cache.current("feed")
         events = []
         for user in range(5):

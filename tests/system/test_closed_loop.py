@@ -190,7 +190,7 @@ def test_a_pause_loses_no_round(service: Service, document: dict[str, Any], worl
     service.change("feed", "pause", who="eve", reason="odd numbers")
     held = service.policy_cache.current("feed")
     send(service, "feed", world(held, 100))  # served meanwhile, and never learned from
-    assert service.show("feed")["maturing_rounds"] == [2]
+    assert service.show("feed").maturing_rounds == (2,)
     service.change("feed", "resume", who="ann")
     assert write_record(service.report("feed"))["rounds_learned"] == 2
     _learn(service, world, send, rounds=2, users=100)
@@ -206,7 +206,7 @@ def test_learners_that_fail_do_not_wedge_a_study(
 ) -> None:
     _lives(service, document)
     _learn(service, world, send, rounds=2, users=100)
-    before = service.show("feed")["policy"]["shares"]
+    before = {cell.name for cell in service.policy_cache.current("feed").cells}
 
     def fail(*_: Any) -> None:
         raise ArithmeticError("no progress")
@@ -218,7 +218,7 @@ def test_learners_that_fail_do_not_wedge_a_study(
     assert close.closed
     assert "could not be learned: ArithmeticError: no progress" in close.problems[0]
     assert "no progress" in service.audit("feed")[-1].detail["problems"][0]
-    assert len(service.show("feed")["policy"]["shares"]) == len(before)
+    assert len({cell.name for cell in service.policy_cache.current("feed").cells}) == len(before)
     _learn(service, world, send, rounds=1, users=100)
     assert write_record(service.report("feed"))["rounds_learned"] == 3
 
@@ -245,7 +245,7 @@ def test_a_continuous_space_grows_its_candidates_and_replays(
         assert send(service, "feed", events)["rejected"] == []
         assert service.close_round("feed", who="ann").problems == ()
     assert len(service.policy_cache.current("feed").named) > first
-    assert service.change("feed", "confirm", who="ann")["state"] == "confirming"
+    assert service.change("feed", "confirm", who="ann").state == "confirming"
     assert write_record(service.replay("feed")) == {"identical": True, "rounds": 4, "first_difference": None}
 
 

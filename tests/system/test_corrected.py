@@ -273,7 +273,7 @@ def test_the_end_of_learning_makes_every_round_final(
     assert not StudyState.from_text(run.service.policy_cache.snapshot("feed").row.details).correctable
     assert [entry.round for entry in run.closes()[-1].final] == [1, 2, 3]
     assert run.closes()[-1].problems == ()
-    if row["state"] == "confirming":
+    if row.state == "confirming":
         run.send(events[-2:])
         assert write_record(run.service.report("feed"))["accounting"]["late"]["events"] == 2
     assert run.service.replay("feed").identical

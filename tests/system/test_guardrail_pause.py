@@ -88,15 +88,15 @@ class Crowd:
 
     def round(self, *, harm: float) -> None:
         """As many as end a round; whoever is not in control loses likes."""
-        before = self._running.service.show("feed")["round"]
+        before = self._running.service.show("feed").round
         for _ in range(260):
             self._came += 1
             decision = self._client.assign(f"user {self._came}")
             hurt = harm if decision.arm not in ("control", "paused") else 0.0
             decision.track("seen", likes=float(np.clip(self._rng.normal(2.0 - hurt, 0.5), 0.0, 4.0)))
         assert self._client.flush(60)
-        assert until(lambda: self._running.service.show("feed")["round"] > before)
-        version = self._running.service.show("feed")["version"]
+        assert until(lambda: self._running.service.show("feed").round > before)
+        version = self._running.service.show("feed").version
         assert until(lambda: self._client.assign("a looker").version == version)
 
 
@@ -109,15 +109,15 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
         crowd = Crowd(running, client)
         for _ in range(3):
             crowd.round(harm=0.0)
-        assert service.show("feed")["state"] == "learning"
+        assert service.show("feed").state == "learning"
         for _ in range(8):
             crowd.round(harm=1.0)
-            if service.show("feed")["state"] == "paused":
+            if service.show("feed").state == "paused":
                 break
-        assert service.show("feed")["state"] == "paused"
+        assert service.show("feed").state == "paused"
         assert until(lambda: client.assign("whoever").arm == "paused")
         served = {client.assign(f"unit {number}").name for number in range(50)}
-        held = {share["name"] for share in service.show("feed")["policy"]["shares"]}
+        held = {cell.name for cell in service.policy_cache.current("feed").cells}
         assert served <= held
         assert 'pasto_guardrail_state{guardrail="likes",study="feed"} 2.0' in site.get("/metrics").text
         report = site.get("/v1/studies/feed/report").json()
@@ -133,7 +133,7 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
         site.patch("/v1/studies/feed", json={"action": "resume", "reason": "repaired"}).raise_for_status()
         assert until(lambda: client.assign("whoever").arm != "paused")
         crowd.round(harm=0.0)
-        assert service.show("feed")["state"] == "learning"
+        assert service.show("feed").state == "learning"
 
 
 def test_a_study_of_equals_is_left_alone(running: ServiceProcess, heard: tuple[list[dict[str, Any]], str]) -> None:
@@ -142,5 +142,5 @@ def test_a_study_of_equals_is_left_alone(running: ServiceProcess, heard: tuple[l
         crowd = Crowd(running, client)
         for _ in range(8):
             crowd.round(harm=0.0)
-    assert running.service.show("feed")["state"] == "learning"
+    assert running.service.show("feed").state == "learning"
     assert heard[0] == []

@@ -94,7 +94,7 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
         assert corrected
         assert rounds == list(range(1, len(rounds) + 1))
         assert set(closed) <= set(rounds)
-        assert service.show("feed")["round"] == len(rounds) + 1
+        assert service.show("feed").round == len(rounds) + 1
         assert write_record(service.replay("feed")) == {
             "identical": True,
             "rounds": len(rounds),

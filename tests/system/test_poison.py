@@ -17,6 +17,7 @@ from pasto.store import open_store
 from pasto_sdk.policy import PublishedPolicy
 
 Events = list[dict[str, Any]]
+Checksums = list[str | None]
 World = Callable[[PublishedPolicy, int], Events]
 Send = Callable[[Service, str, Events], dict[str, Any]]
 SAME = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -51,9 +52,7 @@ def forged(draw: st.DrawFn, policy: PublishedPolicy) -> dict[str, Any]:
     return {"type": "exposure", **drawn, kind: True}
 
 
-def _run(
-    document: dict[str, Any], world: World, spoil: Callable[[PublishedPolicy, Events], Events]
-) -> list[str | None]:
+def _run(document: dict[str, Any], world: World, spoil: Callable[[PublishedPolicy, Events], Events]) -> Checksums:
     """Two rounds, each with its events spoiled; the checksums of what was learned."""
     service = Service(open_store("memory:"))
     try:
@@ -74,11 +73,11 @@ def _run(
 
 
 @pytest.fixture
-def clean(quick: dict[str, Any], world: World) -> list[str | None]:
+def clean(quick: dict[str, Any], world: World) -> Checksums:
     return _run(quick, world, lambda policy, events: events)
 
 
-def _check_forgery(quick: dict[str, Any], world: World, clean: list[str | None], data: st.DataObject) -> None:
+def _check_forgery(quick: dict[str, Any], world: World, clean: Checksums, data: st.DataObject) -> None:
     def spoil(policy: PublishedPolicy, events: Events) -> Events:
         if policy.version > 1:
             return events
@@ -94,7 +93,7 @@ def _check_forgery(quick: dict[str, Any], world: World, clean: list[str | None],
 @settings(SAME, max_examples=60)
 @given(st.data())
 def test_poison_and_forgery_leave_the_learner_bit_identical(
-    quick: dict[str, Any], world: World, clean: list[str | None], data: st.DataObject
+    quick: dict[str, Any], world: World, clean: Checksums, data: st.DataObject
 ) -> None:
     _check_forgery(quick, world, clean, data)
 
@@ -103,7 +102,7 @@ def test_poison_and_forgery_leave_the_learner_bit_identical(
 @settings(SAME, max_examples=2000)
 @given(st.data())
 def test_poison_and_forgery_at_length(
-    quick: dict[str, Any], world: World, clean: list[str | None], data: st.DataObject
+    quick: dict[str, Any], world: World, clean: Checksums, data: st.DataObject
 ) -> None:
     _check_forgery(quick, world, clean, data)
 

@@ -33,7 +33,7 @@ def _close_until(store: Store, world: World, closer: int, last: int) -> int:
     """Close rounds like a node of its own, until enough are closed; how many were its own."""
     service = Service(store)
     own = 0
-    while (number := service.show("feed")["round"]) <= last:
+    while (number := service.show("feed").round) <= last:
         events = world(service.policy_cache.current("feed"), 5)
         for event in events:
             event["id"] += f"/{closer}"
@@ -50,7 +50,7 @@ def _check(store: Store, own: list[int], last: int) -> None:
         rounds += more
     assert [one.round for one in rounds] == list(range(1, last + 1))
     assert [one.next_version for one in rounds] == list(range(2, last + 2))
-    assert service.show("feed")["version"] == last + 1
+    assert service.show("feed").version == last + 1
     assert write_record(service.replay("feed")) == {"identical": True, "rounds": last, "first_difference": None}
 
 
@@ -92,7 +92,7 @@ def test_whoever_comes_late_is_told_of_the_close_that_won(quick: dict[str, Any])
     lost = theirs.close_round("feed", who="bob", round=1)
     assert (won.closed, lost.closed) == (True, False)
     assert lost.learner_checksum == won.learner_checksum
-    assert ours.show("feed")["round"] == 2
+    assert ours.show("feed").round == 2
     store.close()
 
 
@@ -142,7 +142,7 @@ def test_a_change_is_made_again_onto_what_another_changed(
 
     monkeypatch.setattr(store, "update_study", racing)
     paused = ours.change("feed", "pause", who="ann", reason="why")
-    assert (paused["state"], paused["version"]) == ("paused", 3)
+    assert (paused.state, paused.version) == ("paused", 3)
     assert [line.action for line in ours.audit("feed")] == ["create", "start", "close", "pause"]
     assert ours.replay("feed").identical
     store.close()

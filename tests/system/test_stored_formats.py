@@ -97,14 +97,16 @@ STUDIES_OF_FORMAT_1 = {
 def test_a_study_with_policies_of_format_1_is_shown_and_replayed(format_1: Service, name: str) -> None:
     state, closes, arms = STUDIES_OF_FORMAT_1[name]
     study, report = format_1.show(name), write_record(format_1.report(name))
-    assert (study["state"], sorted(study["policy"]["arms"]), served(format_1, name)["format"]) == (state, arms, 1)
+    assert study.policy is not None
+    assert (study.state, sorted(study.policy.arms), served(format_1, name)["format"]) == (state, arms, 1)
     assert write_record(format_1.replay(name)) == {"identical": True, "rounds": closes, "first_difference": None}
     for document in (study, report):
         written = json.dumps(document).replace('"held": []', "")  # rounds that are held back
         assert not re.search(r'"(single|outside|held|breaker|single_value)"', written)
-    assert (study["guardrail_monitor"]["tripped"] is None) == (name != "stopped")
+    assert (study.guardrail_monitor.tripped is None) == (name != "stopped")
     if state in ("confirming", "deployed"):
-        assert study["frozen"]["best_single"] == report["frozen"]["best_single"] == "w=2"
+        assert study.frozen is not None
+        assert study.frozen.best_single == report["frozen"]["best_single"] == "w=2"
         assert report["confirmation"]["units"].keys() == {"blend", "best_single", "control"}
 
 

@@ -20,6 +20,7 @@ from pasto.demo.scenario import ARMS, PLANS, DemoPlan, confirm_blend, limits, st
 from pasto.metrics import Moments
 from pasto.metrics.engines import ENGINES, Engine, MeasureRequest
 from pasto.metrics.engines.sqlite import build_moments
+from pasto.report.records import BlendRecord
 from pasto.service.close_record import StoredCells
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
@@ -71,7 +72,7 @@ class SimulatedStudy:
     """A world's study in a service of this process, with simulated users.
 
     >>> with SimulatedStudy(APPLICATIONS["feed"](), seed=1) as study:
-    ...     study.learn(users=500), study.service.show("feed")["round"]
+    ...     study.learn(users=500), study.service.show("feed").round
     (True, 2)
     """
 
@@ -109,12 +110,12 @@ class SimulatedStudy:
         closed = self.service.close_round(self.application.name, who=WHO)
         return bool(closed.next_state == "learning")
 
-    def confirm(self, users: int) -> dict[str, Any]:
+    def confirm(self, users: int) -> BlendRecord:
         """Freeze the blend, serve the confirmation's users, and return the frozen blend as the service shows it."""
         confirmed = self.service.change(self.application.name, "confirm", who=WHO, reason="learned enough")
         self._serve(users)
-        frozen: dict[str, Any] = confirmed["frozen"]
-        return frozen
+        assert confirmed.frozen is not None  # noqa: S101 -- a confirming study has a frozen blend
+        return confirmed.frozen
 
     def _serve(self, users: int) -> None:
         """Draw users from the served policy and store what they did by arm and candidate."""
@@ -162,22 +163,24 @@ def run_seed(truth: KnownMeans, plan: DemoPlan, seed: int) -> SeedResult:
             return SeedResult(stopped=True, seconds=perf_counter() - start)
         frozen = study.confirm(plan.confirming)
         lifts = confirm_blend(study.store, study.spec, confidence=CONFIDENCE, together=False)
-    blend = np.array([frozen["probabilities"].get(name, 0.0) for name in names])
+    blend = np.array([frozen.probabilities.get(name, 0.0) for name in names])
     blend /= blend.sum()
     covered = []
     for lift in lifts:
-        shares = blend if lift.target == ARMS["blend"] else truth.single_shares(names.index(frozen["best_single"]))
+        shares = blend if lift.target == ARMS["blend"] else truth.single_shares(names.index(frozen.best_single))
         true_lift = truth.lift(lift.metric, shares).value
         covered.append((lift.metric, lift.relative.low <= true_lift <= lift.relative.high))
     best = truth.best()
     goal = next(iter(application.measures))
     single = truth.single_shares(best.gain.candidate)
     gains = [truth.lift(goal, shares, single).value for shares in (blend, best.probabilities)]
-    stated = dict(zip(limits(application), frozen["certificate"]["holds"].values(), strict=True))
+    certificate = frozen.certificate
+    assert certificate is not None  # noqa: S101 -- a learned blend has one
+    stated = dict(zip(limits(application), certificate.holds.values(), strict=True))
     return SeedResult(
-        certified=frozen["certificate"]["certified"],
+        certified=certificate.certified,
         holds={metric: limit.allows(truth.lift(metric, blend).value) for metric, limit in limits(application).items()},
-        binding={metric: chance < CONFIDENCE + BINDING_WITHIN for metric, chance in stated.items()},
+        binding={metric: (chance or 0.0) < CONFIDENCE + BINDING_WITHIN for metric, chance in stated.items()},
         covered=tuple(covered),
         gain=gains[0] / gains[1],
         seconds=perf_counter() - start,

@@ -143,11 +143,12 @@ def _print(screen: Console, result: DemoResult) -> None:
         if share >= 0.0005:
             screen.print(f"{share:6.1%}  {name}")
     if result.certificate is not None:
-        holds = ", ".join(f"{name} {chance:.3%}" for name, chance in result.certificate["holds"].items())
-        status = "Certified" if result.certificate["certified"] else "Not certified"
+        certificate = result.certificate
+        holds = ", ".join(f"{name} {chance or 0.0:.3%}" for name, chance in certificate.holds.items())
+        status = "Certified" if certificate.certified else "Not certified"
         screen.print(f"{status}: each guardrail holds with a probability of: {holds}.")
-        if len(result.certificate.get("hard") or ()) > 1:
-            screen.print(f"All guardrails together hold with at least {result.certificate['joint_lower_bound']:.3%}.")
+        if len(certificate.hard or ()) > 1:
+            screen.print(f"All guardrails together hold with at least {certificate.joint_lower_bound or 0.0:.3%}.")
     screen.print()
     metrics = list(result.standings[0].lifts)
     rows = [["baseline", *(["+0.0%"] * len(metrics))]]

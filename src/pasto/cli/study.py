@@ -18,11 +18,10 @@ from pasto.cli.output import console, echo, print_facts, print_json, print_table
 from pasto.cli.study_check import check, history_option, load_with_history
 from pasto.errors import InputError, OptionError
 from pasto.report.guardrail_text import verdict_text
-from pasto.report.lift_records import ConfirmationVerdict
-from pasto.report.records import read_record
 from pasto.report.text import describe_history
 
 if TYPE_CHECKING:
+    from pasto.service.study_records import StudyOverview
     from pasto.store import AuditRow
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
@@ -129,17 +128,20 @@ def create(
     mean of each metric, its standard error METRIC_se if it is known, and `units`. The table becomes the field `history`
     of the study file.
     """
+    from msgspec import structs
+
     spec = load_with_history(file, history)
     for warning in spec.warnings:
         echo(f"note: {warning}", err=True)
     with open_api(store, url, key, create=True) as api:
         created = api.create(spec.document, who=current_user(), reason=reason)
-        for warning in created["warnings"][len(spec.warnings) :]:
+        for warning in created.warnings[len(spec.warnings) :]:
             echo(f"note: {warning}", err=True)
         if start:
-            created |= api.change(spec.name, "start", who=current_user(), reason=reason)
+            started = api.change(spec.name, "start", who=current_user(), reason=reason)
+            created = structs.replace(started, archived_as=created.archived_as)
             warn_unserved(api, store)
-    if renamed := created.get("archived_as"):
+    if renamed := created.archived_as:
         echo(f"note: the archived study {spec.name} is now {renamed}", err=True)
     _print_study(created, as_json)
 
@@ -162,7 +164,7 @@ def edit(
         echo(f"note: {warning}", err=True)
     with open_api(store, url, key) as api:
         edited = api.edit(spec.name, spec.document, who=current_user(), reason=reason)
-    for warning in edited["warnings"][len(spec.warnings) :]:
+    for warning in edited.warnings[len(spec.warnings) :]:
         echo(f"note: {warning}", err=True)
     _print_study(edited, as_json)
 
@@ -182,7 +184,7 @@ def delete(name: str, reason: str, store: str, url: str | None, key: str | None,
     if as_json:
         print_json(deleted)
     else:
-        echo(f"{name}: deleted; its audit log stays under {deleted['deleted_as']}")
+        echo(f"{name}: deleted; its audit log stays under {deleted.deleted_as}")
 
 
 study.add_command(check)
@@ -201,7 +203,7 @@ def list_studies(store: str, url: str | None, key: str | None, as_json: bool) ->
     if not studies:
         echo("no studies yet; `pasto study init` writes an example study file", err=True)
         return
-    rows = [[row["name"], row["state"], str(row["round"]), str(row["version"]), row["goal"]] for row in studies]
+    rows = [[row.name, row.state, str(row.round), str(row.version), row.goal] for row in studies]
     print_table(console(), ["study", "state", "round", "policy", "goal"], rows, text=(0, 1, 4))
 
 
@@ -215,8 +217,8 @@ def list_studies(store: str, url: str | None, key: str | None, as_json: bool) ->
 def show(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Print the state of a study, its open round, and the shares of the current policy."""
     with open_api(store, url, key) as api:
-        document = api.show(name)
-    _print_study(document, as_json)
+        shown = api.show(name)
+    _print_study(shown, as_json)
 
 
 def _action(
@@ -367,60 +369,56 @@ def read_shares(text: str) -> dict[str, float]:
     return shares
 
 
-def _print_study(document: dict[str, Any], as_json: bool) -> None:
+def _print_study(study: StudyOverview, as_json: bool) -> None:
     """Print one study as text, or as JSON."""
     if as_json:
-        print_json(document)
+        print_json(study)
         return
     screen = console()
-    screen.print(f"{document['name']}: {document['state']}", style="bold")
-    for sentence in (
-        verdict_text(read_record(document["confirmation"], ConfirmationVerdict)) if document.get("confirmation") else ()
-    ):
+    screen.print(f"{study.name}: {study.state}", style="bold")
+    for sentence in () if study.confirmation is None else verdict_text(study.confirmation):
         screen.print(f"  {sentence}")
-    print_facts(screen, _facts(document))
-    shares = document.get("policy", {}).get("shares", [])
+    print_facts(screen, _facts(study))
+    shares = () if study.policy is None else study.policy.shares
     if shares:
-        rows = [[line["name"], f"{line['share']:.1%}"] for line in shares[:10]]
+        rows = [[served.name, f"{served.share:.1%}"] for served in shares[:10]]
         screen.print()
         print_table(screen, ["served now", "share"], rows)
         if len(shares) > 10:
-            rest = sum(line["share"] for line in shares[10:])
+            rest = sum(served.share for served in shares[10:])
             screen.print(f"and {len(shares) - 10} more with {rest:.1%} together", style="dim")
 
 
 _RESOLVED = {"learn": "learned as it is at the next close", "discard": "left out at the next close"}
 
 
-def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
-    facts = [("objective", document["objective"]), ("candidates", f"{document['candidates']:,}")]
-    if history := document.get("history"):
-        facts.append(("history", describe_history(**history)))
-    facts.append(("round", f"{document['round']} under policy {document['version']}"))
-    if tripped := document["guardrail_monitor"]["tripped"]:
-        facts.append(("stopped by", tripped["reason"]))
+def _facts(study: StudyOverview) -> list[tuple[str, str]]:
+    facts = [("objective", study.objective), ("candidates", f"{study.candidates:,}")]
+    if (history := study.history) is not None:
+        facts.append(("history", describe_history(history.listed, history.candidates, history.explained)))
+    facts.append(("round", f"{study.round} under policy {study.version}"))
+    monitor = study.guardrail_monitor
+    if monitor.tripped is not None:
+        facts.append(("stopped by", monitor.tripped.reason))
+    else:
+        facts += [
+            ("guardrail monitor", f"{verdict.name} in the arm {verdict.arm}: {verdict.state}")
+            for verdict in monitor.verdicts
+            if verdict.state != "holds"
+        ]
+    if (problem := study.source_problem) is not None:
+        since = format_local_time(problem.since)
+        facts.append(("source", f"fails since {since} in round {problem.round}: {problem.message}"))
+    if count := study.rejected.events:
+        facts.append(("rejected", f"{count:,} event{'s' if count > 1 else ''}, which no metric counts"))
+        facts += [("", f"{rejection.events:,}: {rejection.reason}") for rejection in study.rejected.reasons]
     facts += [
-        ("guardrail monitor", f"{verdict['name']} in the arm {verdict['arm']}: {verdict['state']}")
-        for verdict in document["guardrail_monitor"]["verdicts"]
-        if verdict["state"] != "holds" and not tripped
+        ("held back", f"round {held.round}: {_RESOLVED[held.resolution]}" if held.resolution else held.text)
+        for held in study.held
     ]
-    if source := document.get("source_problem"):
-        facts.append(
-            (
-                "source",
-                f"fails since {format_local_time(source['since'])} in round {source['round']}: {source['message']}",
-            )
-        )
-    if rejected := document.get("rejected", {}).get("events"):
-        facts.append(("rejected", f"{rejected:,} event{'s' if rejected > 1 else ''}, which no metric counts"))
-        facts += [("", f"{line['events']:,}: {line['reason']}") for line in document["rejected"]["reasons"]]
-    facts += [
-        ("held back", f"round {held['round']}: {_RESOLVED[held['resolution']]}" if held["resolution"] else held["text"])
-        for held in document.get("held", ())
-    ]
-    if (closes := document.get("closes_at")) is not None:
-        facts.append(("closes at", format_local_time(closes)))
-    facts.append(("created", format_local_time(document["created_at"])))
+    if study.closes_at is not None:
+        facts.append(("closes at", format_local_time(study.closes_at)))
+    facts.append(("created", format_local_time(study.created_at)))
     return facts
 
 

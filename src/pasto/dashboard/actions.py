@@ -22,6 +22,7 @@ from pasto.service.http.studies import ask_replay
 from pasto.service.lifecycle import check_draft
 from pasto.service.rounds.data_check import RESOLUTIONS
 from pasto.service.study_file import EXAMPLE, read_document
+from pasto.service.study_records import StudyOverview
 
 MAX_FORM_FIELDS = 50
 
@@ -76,7 +77,7 @@ class Actions:
     async def create(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Create a study, or show the problems of its file by field."""
 
-        def save(document: dict[str, Any], reason: str) -> dict[str, Any]:
+        def save(document: dict[str, Any], reason: str) -> StudyOverview:
             return call.service.create(document, who=session.name, reason=reason)
 
         return await self._save(call, session, save)
@@ -86,9 +87,9 @@ class Actions:
         self._require_admin(session)
         name = call.path("name")
         study = await call.run(lambda: call.service.show(name))
-        check_draft(name, study["state"], "edit")
+        check_draft(name, study.state, "edit")
         text = yaml.safe_dump(
-            study["document"], sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
+            dict(study.document), sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
         )
         return self._render_form(session, text, {}, editing=name)
 
@@ -96,7 +97,7 @@ class Actions:
         """Replace the file of a draft, or show the problems of the new file by field."""
         name = call.path("name")
 
-        def save(document: dict[str, Any], reason: str) -> dict[str, Any]:
+        def save(document: dict[str, Any], reason: str) -> StudyOverview:
             return call.service.edit(name, document, who=session.name, reason=reason)
 
         return await self._save(call, session, save, editing=name)
@@ -105,7 +106,7 @@ class Actions:
         self,
         call: HttpRequest,
         session: Session,
-        save: Callable[[dict[str, Any], str], dict[str, Any]],
+        save: Callable[[dict[str, Any], str], StudyOverview],
         editing: str = "",
     ) -> HttpResponse:
         form = await self._read_form(call, session)
@@ -119,7 +120,7 @@ class Actions:
             response = error_response(error, call.settings.retry_after)
             status = 400 if response is None else response.status
             return self._render_form(session, text, {"": str(error)}, reason, status=status, editing=editing)
-        return redirect(f"/studies/{quote(str(saved['name']), safe='')}")
+        return redirect(f"/studies/{quote(saved.name, safe='')}")
 
     async def change(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Change the state of a study, or show why that is not possible."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
 
 from pasto.formatting import format_time_span
 from pasto.service.policy_cache import StudySnapshot
+from pasto.service.study_records import StudyOverview
 from pasto.store import AuditRow, Store
 
 MAX_ENTRIES = 200
@@ -83,9 +82,7 @@ def is_monitor_pause(entry: AuditRow) -> bool:
     return bool(entry.action == "trip" or entry.reason.startswith(MONITOR_PREFIXES))
 
 
-def find_alarms(
-    snapshot: StudySnapshot, study: Mapping[str, Any], audit_log: AuditLogReader, now: float
-) -> list[Alarm]:
+def find_alarms(snapshot: StudySnapshot, study: StudyOverview, audit_log: AuditLogReader, now: float) -> list[Alarm]:
     """Return the alarms and warnings of a study."""
     alarms = []
     row = snapshot.row
@@ -94,17 +91,16 @@ def find_alarms(
             alarms.append(Alarm("alarm", f"Stopped by the guardrail monitor: {entry.reason.partition(': ')[2]}"))
         else:
             alarms.append(Alarm("warning", f"Paused by {entry.who}: {entry.reason or 'no reason given'}"))
-    if (source := study.get("source_problem")) is not None:
-        message = source["message"]
-        alarms.append(Alarm("alarm", f"Round {source['round']} cannot be measured: {message}"))
-    closes_at = study["closes_at"]
-    if closes_at is not None and now > closes_at + max(MAX_OVERDUE_SECONDS, 0.1 * (closes_at - study["opened_at"])):
+    if (problem := study.source_problem) is not None:
+        alarms.append(Alarm("alarm", f"Round {problem.round} cannot be measured: {problem.message}"))
+    closes_at = study.closes_at
+    if closes_at is not None and now > closes_at + max(MAX_OVERDUE_SECONDS, 0.1 * (closes_at - study.opened_at)):
         late = format_time_span(now - closes_at)
         alarms.append(
             Alarm("alarm", f"Round {row.round} should have been closed {late} ago. Is the scheduler running?")
         )
     if row.state != "archived":
-        held = [held_round["text"] for held_round in study["held"] if held_round["resolution"] is None]
-        problems = [problem for problem in audit_log.last_problems(row.number) if " is held back " not in problem]
-        alarms += [Alarm("warning", problem[:1].upper() + problem[1:]) for problem in (*held, *problems)]
+        held = [record.text for record in study.held if record.resolution is None]
+        problems = [text for text in audit_log.last_problems(row.number) if " is held back " not in text]
+        alarms += [Alarm("warning", text[:1].upper() + text[1:]) for text in (*held, *problems)]
     return alarms

@@ -137,7 +137,7 @@ class Pages:
         return {"study": study, "alarms": find_alarms(snapshot, study, self._audit_log, now), "now": now}
 
     def _rows(self) -> list[dict[str, Any]]:
-        return [{**self._standing(one["name"]), "leader": self._leader(one["name"])} for one in self._service.studies()]
+        return [{**self._standing(one.name), "leader": self._leader(one.name)} for one in self._service.studies()]
 
     def _leader(self, name: str) -> tuple[str, float] | None:
         """Return the candidate with the largest share outside the control, if a policy is served."""

@@ -43,8 +43,9 @@ def draw_demo(update: DemoUpdate, address: str, limits: Mapping[str, Limit]) -> 
     metrics = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for name in ("lift over today", "served so far", "limit", "the blend so far", "probability it holds"):
         metrics.add_column(name, justify="left" if name == "lift over today" else "right", no_wrap=True)
-    lifts = {} if update.blend is None else update.blend["lifts"]
-    holds = ((update.blend or {}).get("certificate") or {}).get("holds", {})
+    lifts = {} if update.blend is None else update.blend.lifts
+    certificate = None if update.blend is None else update.blend.certificate
+    holds = {} if certificate is None else certificate.holds
     for metric, served in update.served.items():
         limit = limits.get(metric)
         broken = limit is not None and not limit.allows(served)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from pasto.errors import StoreError
 from pasto.report.records import Report
 from pasto.service.http_client import HttpStudyApi
+from pasto.service.study_records import StudyOverview
 from pasto.store import Store
 from pasto.store import open_store as open_store_at
 from pasto_sdk import Client
@@ -48,7 +49,7 @@ class Environment(Protocol):
     def confirm(self, study: str) -> int:
         """Freeze the blend and start its confirmation; return the version of the new policy."""
 
-    def show(self, study: str) -> dict[str, Any]:
+    def show(self, study: str) -> StudyOverview:
         """Return the state of a study."""
 
     def report(self, study: str) -> Report:
@@ -121,13 +122,13 @@ class ServiceEnvironment:
 
     def close_round(self, study: str) -> int:
         """Close the open round, or evaluate a confirmation; return the version of the next policy."""
-        return int(self._api.close_round(study, who=USER, reason="enough users").next_version)
+        return self._api.close_round(study, who=USER, reason="enough users").next_version
 
     def confirm(self, study: str) -> int:
         """Freeze the blend and start its confirmation; return the version of the new policy."""
-        return int(self._api.change(study, "confirm", who=USER, reason="learned enough")["version"])
+        return self._api.change(study, "confirm", who=USER, reason="learned enough").version
 
-    def show(self, study: str) -> dict[str, Any]:
+    def show(self, study: str) -> StudyOverview:
         """Return the state of a study."""
         return self._api.show(study)
 

@@ -16,7 +16,7 @@ from pasto.demo.users import SimulatedUsers
 from pasto.inference.lift import Lift, LiftTarget, estimate_lifts
 from pasto.inference.round_data import MeasuredRound, record_rounds
 from pasto.metrics import measure
-from pasto.report.records import Report, write_record
+from pasto.report.records import BlendRecord, CertificateRecord, Report
 from pasto.service.round_history import shares
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.spec import build_quantities
@@ -97,7 +97,7 @@ class DemoUpdate:
     """Shares of traffic, by candidate."""
     served: Mapping[str, float]
     """Lifts of the served traffic over the control so far, by metric."""
-    blend: Mapping[str, Any] | None
+    blend: BlendRecord | None
     """Current blend, as in the report."""
     ahead: float | None
     """True lift of the current blend's goal over the best single candidate, as a share."""
@@ -125,7 +125,7 @@ class DemoResult:
     """Blend by candidate, largest share first."""
     best_single: str | None
     """Best single setting of the confirmation; None if it is the baseline."""
-    certificate: Mapping[str, Any] | None
+    certificate: CertificateRecord | None
     lifts: tuple[Lift, ...]
     """Lifts of the confirmation."""
     standings: tuple[TrueLifts, ...]
@@ -195,7 +195,8 @@ def run_demo(
         environment.close_round(name)  # evaluates the confirmation for the service's report
         if report is not None:
             report(_update(environment, users, truth, "confirming", plan.rounds, plan.rounds))
-    service_report, frozen = environment.report(name), environment.show(name)["frozen"]
+    service_report, frozen = environment.report(name), environment.show(name).frozen
+    assert frozen is not None  # noqa: S101 -- a confirming study has a frozen blend
     with environment.open_store() as store:
         lifts = confirm_blend(store, spec, confidence=CONFIDENCE)
     return _result(application, seed, users, frozen, lifts, truth, service_report)
@@ -205,18 +206,18 @@ def _update(
     environment: Environment, users: SimulatedUsers, truth: KnownMeans, phase: str, round: int, rounds: int
 ) -> DemoUpdate:
     name = users.application.name
-    document = environment.show(name)
-    blend = document.get("frozen") or write_record(environment.report(name))["blend"]
+    study = environment.show(name)
+    blend = study.frozen or environment.report(name).blend
     return DemoUpdate(
         phase=phase,
         round=round,
         rounds=rounds,
         users=users.user_count,
         events=users.event_count,
-        shares={share["name"]: share["share"] for share in document["policy"]["shares"]},
+        shares={} if study.policy is None else {served.name: served.share for served in study.policy.shares},
         served=users.lifts("learner" if phase == "learning" else "blend"),
         blend=blend,
-        ahead=None if blend is None else _true_lead(truth, blend["probabilities"]),
+        ahead=None if blend is None else _true_lead(truth, blend.probabilities),
     )
 
 
@@ -224,15 +225,15 @@ def _result(
     application: SimulatedApplication,
     seed: int,
     users: SimulatedUsers,
-    frozen: Mapping[str, Any],
+    frozen: BlendRecord,
     lifts: tuple[Lift, ...],
     truth: KnownMeans,
     service_report: Report,
 ) -> DemoResult:
     names = application.candidates.names
-    shares = _blend_array(application, frozen["probabilities"])
+    shares = _blend_array(application, frozen.probabilities)
     confirmed_single = any(lift.target == "best single" for lift in lifts)
-    single = names.index(frozen["best_single"]) if confirmed_single else None
+    single = names.index(frozen.best_single) if confirmed_single and frozen.best_single is not None else None
     best = truth.best()
     ways = (
         ("baseline", names[application.baseline], truth.single_shares(application.baseline)),
@@ -247,7 +248,7 @@ def _result(
         events=users.event_count,
         shares={names[k]: float(shares[k]) for k in np.argsort(-shares, kind="stable").tolist() if shares[k] > 0},
         best_single=None if single is None else names[single],
-        certificate=frozen["certificate"],
+        certificate=frozen.certificate,
         lifts=lifts,
         standings=tuple(
             TrueLifts(label, setting, {metric: figure.value for metric, figure in truth.lifts(true_shares).items()})

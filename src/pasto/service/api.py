@@ -12,13 +12,14 @@ from pasto.service.archive import ArchiveResult
 from pasto.service.close_record import CloseSummary
 from pasto.service.retention import UnitErasure
 from pasto.service.source_check import StudyFileCheck
+from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary
 from pasto.store import AuditRow
 
 
 class StudyApi(Protocol):
-    """Control plane of studies and keys in JSON values; `Service` and `HttpStudyApi` implement it."""
+    """Control plane of studies and keys; `Service` and `HttpStudyApi` implement it."""
 
-    def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
+    def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> StudyOverview:
         """Create a study from a study file; it starts as a draft."""
         ...
 
@@ -26,23 +27,23 @@ class StudyApi(Protocol):
         """Check a study file and its source tables without creating a study."""
         ...
 
-    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
+    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> StudyOverview:
         """Replace the study file of a draft."""
         ...
 
-    def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def delete(self, name: str, *, who: str, reason: str = "") -> DeletedStudy:
         """Delete a draft and free its name."""
         ...
 
-    def studies(self) -> list[dict[str, Any]]:
+    def studies(self) -> list[StudySummary]:
         """List all studies."""
         ...
 
-    def show(self, name: str) -> dict[str, Any]:
+    def show(self, name: str) -> StudyOverview:
         """Return a study."""
         ...
 
-    def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
+    def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> StudyOverview:
         """Start, pause, resume, confirm, deploy or archive a study."""
         ...
 
@@ -50,7 +51,7 @@ class StudyApi(Protocol):
         """Close the open round."""
         ...
 
-    def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
+    def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> StudyOverview:
         """Decide about a round that is held back because events are missing: "learn" or "discard"."""
         ...
 

@@ -33,6 +33,7 @@ from pasto.service.archive import ArchiveResult
 from pasto.service.close_record import CloseSummary
 from pasto.service.retention import UnitErasure
 from pasto.service.source_check import StudyFileCheck
+from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary
 from pasto.store import AuditRow
 
 TIMEOUT_SECONDS = 60.0
@@ -83,45 +84,44 @@ class HttpStudyApi:
         proxy = [urllib.request.ProxyHandler({})] if local else []
         self._opener = urllib.request.build_opener(_NoRedirectHandler, *proxy)
 
-    def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
+    def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> StudyOverview:
         """Create a study from a study file."""
-        return self._request(dict[str, Any], "POST", "/v1/studies" + _reason_query(reason), dict(document), who=who)
+        return self._request(StudyOverview, "POST", "/v1/studies" + _reason_query(reason), dict(document), who=who)
 
-    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
+    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> StudyOverview:
         """Replace the study file of a draft."""
-        return self._request(dict[str, Any], "PUT", _study_path(name) + _reason_query(reason), dict(document), who=who)
+        return self._request(StudyOverview, "PUT", _study_path(name) + _reason_query(reason), dict(document), who=who)
 
-    def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def delete(self, name: str, *, who: str, reason: str = "") -> DeletedStudy:
         """Delete a draft."""
-        return self._request(dict[str, Any], "DELETE", _study_path(name) + _reason_query(reason), who=who)
+        return self._request(DeletedStudy, "DELETE", _study_path(name) + _reason_query(reason), who=who)
 
     def check(self, document: Mapping[str, Any]) -> StudyFileCheck:
         """Check a study file and its source tables without creating a study."""
         return self._request(StudyFileCheck, "POST", "/v1/check", dict(document))
 
-    def studies(self) -> list[dict[str, Any]]:
+    def studies(self) -> list[StudySummary]:
         """List all studies."""
-        studies: list[dict[str, Any]] = self._request(dict[str, Any], "GET", "/v1/studies")["studies"]
-        return studies
+        return self._request(dict[str, list[StudySummary]], "GET", "/v1/studies")["studies"]
 
-    def show(self, name: str) -> dict[str, Any]:
+    def show(self, name: str) -> StudyOverview:
         """Return a study."""
-        return self._request(dict[str, Any], "GET", _study_path(name))
+        return self._request(StudyOverview, "GET", _study_path(name))
 
-    def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
+    def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> StudyOverview:
         """Start, pause, resume, confirm, deploy or archive a study."""
         return self._request(
-            dict[str, Any], "PATCH", _study_path(name), {"action": action, "reason": reason, **options}, who=who
+            StudyOverview, "PATCH", _study_path(name), {"action": action, "reason": reason, **options}, who=who
         )
 
     def close_round(self, name: str, *, who: str, reason: str = "") -> CloseSummary:
         """Close the open round."""
         return self._request(CloseSummary, "POST", _study_path(name, "rounds/close"), {"reason": reason}, who=who)
 
-    def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
+    def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> StudyOverview:
         """Decide about a round that is held back because events are missing."""
         body = {"round": round, "resolution": resolution, "reason": reason}
-        return self._request(dict[str, Any], "POST", _study_path(name, "rounds/resolve"), body, who=who)
+        return self._request(StudyOverview, "POST", _study_path(name, "rounds/resolve"), body, who=who)
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[ClosedRoundRecord]:
         """List closed rounds, oldest first."""

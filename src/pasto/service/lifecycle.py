@@ -11,6 +11,7 @@ from pasto.errors import LifecycleError, OptionError
 from pasto.report.guardrail_text import verdict_text
 from pasto.report.lift_records import ConfirmationVerdict
 
+STATES = ("draft", "learning", "confirming", "deployed", "paused", "archived")
 SERVING = ("learning", "confirming", "deployed", "paused")
 """States in which a policy is published and events are accepted."""
 PHASES = ("confirming", "deployed")

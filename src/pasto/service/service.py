@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from pasto.control_characters import check_lines, escape_control
 from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError, StudyExistsError, UnknownStudyError
 from pasto.report.lift_records import ConfirmationVerdict
@@ -35,9 +37,9 @@ from pasto.service.rounds.data_check import resolve
 from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
-from pasto.service.serializers import study_overview, study_summary
 from pasto.service.source_check import SourceCheck, SourceHealth, StudyFileCheck, check_file, check_source
 from pasto.service.study_file import StudySpec, parse_spec, upgrade_document
+from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary, describe_study, summarize_study
 from pasto.service.study_state import StudyState
 from pasto.store import INSTALLATION, AuditRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
@@ -55,7 +57,7 @@ _OPTIONS = {"deploy": ("without_confirmation",), "confirm": ("shares", "days", "
 
 
 class Service:
-    """The operations of the platform; every result is plain JSON.
+    """The operations of the platform.
 
     Several services may run over one store, in one process or on many machines. Each change names the generation that
     it is based on, so exactly one of several concurrent changes is written, and the others are tried again.
@@ -63,12 +65,12 @@ class Service:
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> from pasto.store import open_store
     >>> service = Service(open_store("memory:"))
-    >>> service.create(read_spec(EXAMPLE, "yaml").document, who="ann")["state"]
+    >>> service.create(read_spec(EXAMPLE, "yaml").document, who="ann").state
     'draft'
-    >>> service.change("feed", "start", who="ann")["round"]
+    >>> service.change("feed", "start", who="ann").round
     1
     >>> cell = service.policy_cache.current("feed").draw("user 7")
-    >>> cell.name in [share["name"] for share in service.show("feed")["policy"]["shares"]]
+    >>> cell.name in [share.name for share in service.show("feed").policy.shares]
     True
     >>> service.close_round("feed", who="ann").next_version
     2
@@ -105,7 +107,7 @@ class Service:
 
     def create(
         self, document: Mapping[str, Any], *, who: str, reason: str = "", seed: int | None = None
-    ) -> dict[str, Any]:
+    ) -> StudyOverview:
         """Create a draft from a study file; the team's own tables are checked first.
 
         An archived study of that name is renamed NAME@1, NAME@2 and so on, named in the reply as `archived_as`; all
@@ -129,8 +131,11 @@ class Service:
         row = StudyRow(spec.name, 0, 1, "draft", _text(spec), chosen, 0, 0, now, now, details)
         line = AuditRow(now, who, "create", reason, {"warnings": list(spec.warnings)})
         self.store.create_study(row, line, rename_archived=old_name)
-        renamed = {} if earlier is None else {"archived_as": old_name}
-        return {**self.show(spec.name), "warnings": _warnings(spec, source), **renamed}
+        return structs.replace(
+            self.show(spec.name),
+            warnings=_warnings(spec, source),
+            archived_as=None if earlier is None else old_name,
+        )
 
     def check(self, document: Mapping[str, Any]) -> StudyFileCheck:
         """Check a study file and the tables that it names; nothing is created. StudyFileError lists the problems."""
@@ -138,7 +143,7 @@ class Service:
         row = self.store.read_study(checked.name)
         return replace(checked, existing=None if row is None or row.state == "archived" else row.state)
 
-    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
+    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> StudyOverview:
         """Replace the study file of a draft; LifecycleError if the study is not a draft any more."""
         check_lines(who=who, reason=reason)
         spec = parse_spec(document)
@@ -156,10 +161,10 @@ class Service:
             line = AuditRow(self._clock(), who, "edit", reason, {"changed": changed, "warnings": list(spec.warnings)})
             after = replace(row, generation=row.generation + 1, study_file=_text(spec))
             if self.store.update_study(row, after, audit=[line]):
-                return {**self.show(name), "warnings": _warnings(spec, source)}
+                return structs.replace(self.show(name), warnings=_warnings(spec, source))
         raise ConflictError(f"study {name!r} changes too often for edit to be written; try again")
 
-    def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def delete(self, name: str, *, who: str, reason: str = "") -> DeletedStudy:
         """Delete a draft, which frees its name; its audit log stays, under the name in the reply."""
         check_lines(who=who, reason=reason)
         for _ in range(MAX_TRIES):
@@ -170,23 +175,23 @@ class Service:
             if self.store.delete_draft(row, old_name, line):
                 with suppress(UnknownStudyError):
                     self.policy_cache.reload(name)
-                return {"name": name, "state": "deleted", "deleted_as": old_name}
+                return DeletedStudy(name, "deleted", old_name)
         raise ConflictError(f"study {name!r} changes too often to be deleted; try again")
 
-    def studies(self) -> list[dict[str, Any]]:
+    def studies(self) -> list[StudySummary]:
         """Return a summary of every study."""
         self.policy_cache.refresh()
-        return [study_summary(snapshot) for snapshot in self.policy_cache.all()]
+        return [summarize_study(snapshot) for snapshot in self.policy_cache.all()]
 
-    def show(self, name: str) -> dict[str, Any]:
+    def show(self, name: str) -> StudyOverview:
         """Return the present state of a study."""
         snapshot = self.policy_cache.reload(name)
-        problem = self.source_problem(name)
-        return {
-            **study_overview(snapshot, self._study_clock.now(snapshot.row)),
-            "source_problem": None if problem is None else write_record(problem),
-            "rejected": write_record(read_rejected_events(self.store, snapshot.row.number)),
-        }
+        return describe_study(
+            snapshot,
+            self._study_clock.now(snapshot.row),
+            self.source_problem(name),
+            read_rejected_events(self.store, snapshot.row.number),
+        )
 
     def source_problem(self, name: str) -> SourceProblem | None:
         """Return the problem at the last reading of a team's own tables; None without a problem or such tables."""
@@ -200,7 +205,7 @@ class Service:
         result = {name: self.source_problem(name) for name in self.policy_cache.names()}
         return {name: problem for name, problem in result.items() if problem is not None}
 
-    def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
+    def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> StudyOverview:
         """Start, pause, resume, confirm, deploy or archive a study; LifecycleError lists the possible actions.
 
         Deploying needs a confirmation in which the goal improved and every hard guardrail was clear of its stop level.
@@ -241,14 +246,14 @@ class Service:
             )
             transition = self._prepare_close(row, requested)
             detail = {"from": row.state, "to": transition.after.state, **summarize_transition(transition), **options}
+            verdict = None
             if action == "deploy" and transition.trip is None:
                 verdict = self._verdict(row, transition)
                 detail["confirmation"] = write_record(verdict)
                 if not skips_confirmation:
                     check_confirmed(name, _count_units(transition), verdict)
             if self._commit(row, transition, who, action, reason, detail):
-                confirmation = {"confirmation": detail["confirmation"]} if "confirmation" in detail else {}
-                return {**self.show(name), **confirmation}
+                return structs.replace(self.show(name), confirmation=verdict)
         raise ConflictError(f"study {name!r} changes too often for {action} to be written; try again")
 
     # Rounds
@@ -289,7 +294,7 @@ class Service:
             round = meant
         raise ConflictError(f"study {name!r} changes too often for its round to be closed; try again")
 
-    def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
+    def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> StudyOverview:
         """Decide about a held round: "learn" it despite missing events, or "discard" it.
 
         The next close applies the decision. The audit log stores the reason.
@@ -542,9 +547,9 @@ class Service:
         return summarize_close(row.name, result[0], closed=own)
 
 
-def _warnings(spec: StudySpec, source: SourceCheck | None) -> list[str]:
+def _warnings(spec: StudySpec, source: SourceCheck | None) -> tuple[str, ...]:
     """Return the warnings of a study file and of the tables that it names."""
-    return [*spec.warnings, *(source.warnings if source else ())]
+    return (*spec.warnings, *(source.warnings if source else ()))
 
 
 def _text(spec: StudySpec) -> str:

@@ -54,8 +54,8 @@ def test_neither_a_close_nor_a_page_reads_a_study_through(
     with counted(service, monkeypatch) as read:
         service.report(NAME)
     assert read == [0]
-    assert service.show(NAME)["state"] == "learning"
-    assert [verdict["state"] for verdict in service.show(NAME)["guardrail_monitor"]["verdicts"]] == ["holds", "holds"]
+    assert service.show(NAME).state == "learning"
+    assert [verdict.state for verdict in service.show(NAME).guardrail_monitor.verdicts] == ["holds", "holds"]
     assert report["accounting"]["events"]["exposures"] >= rounds
     service.shutdown()
 

@@ -34,7 +34,7 @@ def test_a_held_round_is_shown_counted_and_resolved(serve: Serve) -> None:
     remote = HttpStudyApi(site.url)
     with pytest.raises(InputError, match="is not held back"):
         remote.resolve_round("feed", 7, "learn", who="ann", reason="so")
-    assert remote.resolve_round("feed", 1, "learn", who="ann", reason="so")["held"][0]["resolution"] == "learn"
+    assert remote.resolve_round("feed", 1, "learn", who="ann", reason="so").held[0].resolution == "learn"
     assert remote.audit("feed")[-1].who == "ann"
     assert remote.audit("feed")[-1].reason == "so"
     assert site.client.post("/v1/studies/feed/rounds/close").json()["learned_from"] == [1, 2]

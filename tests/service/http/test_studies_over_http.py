@@ -133,27 +133,27 @@ def test_a_draft_is_edited_and_deleted_over_http(serve: Serve) -> None:
     assert site.client.get("/v1/studies/feed").status_code == 404
     assert site.client.get("/v1/studies").json() == {"studies": []}
     desk = HttpStudyApi(site.url)
-    assert desk.create(document, who="ann", reason="again")["state"] == "draft"
-    assert desk.edit("feed", {**document, "description": "more"}, who="ann", reason="why")["description"] == "more"
+    assert desk.create(document, who="ann", reason="again").state == "draft"
+    assert desk.edit("feed", {**document, "description": "more"}, who="ann", reason="why").description == "more"
     assert [line.reason for line in desk.audit("feed")] == ["again", "why"]
     site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
     refused = site.client.delete("/v1/studies/feed")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "wrong_state")
     assert site.client.put("/v1/studies/feed", json=document).status_code == 409
     desk.change("feed", "archive", who="ann", reason="over")
-    assert desk.create(document, who="ann")["archived_as"] == "feed@2"
+    assert desk.create(document, who="ann").archived_as == "feed@2"
     assert [line.action for line in desk.audit("feed@2")] == ["create", "edit", "start", "archive", "rename"]
-    assert desk.delete("feed", who="ann")["deleted_as"] == "feed@3"
+    assert desk.delete("feed", who="ann").deleted_as == "feed@3"
 
 
 def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
     site = serve()
     desk = HttpStudyApi(site.url)
     document = read_document(EXAMPLE, "yaml")
-    assert desk.create(document, who="ann")["state"] == "draft"
-    assert desk.change("feed", "start", who="ann")["round"] == 1
+    assert desk.create(document, who="ann").state == "draft"
+    assert desk.change("feed", "start", who="ann").round == 1
     assert desk.close_round("feed", who="ann", reason="why not").next_version == 2
-    assert [study["name"] for study in desk.studies()] == ["feed"]
+    assert [study.name for study in desk.studies()] == ["feed"]
     assert len(desk.rounds("feed")) == 1
     assert desk.audit("feed")[-1].reason == "why not"
     assert [line.who for line in desk.audit("feed")] == ["ann", "ann", "ann"]

@@ -104,14 +104,15 @@ def test_an_inconclusive_confirmation_is_deployed_only_with_an_override_and_a_re
     assert "--without-confirmation" in str(refused.value)
     with pytest.raises(OptionError, match="without a confirmation needs a reason"):
         place.service.change("feed", "deploy", who="ann", without_confirmation=True)
-    assert place.service.show("feed")["state"] == "confirming"
+    assert place.service.show("feed").state == "confirming"
     reply = place.service.change("feed", "deploy", who="ann", reason="launch day", without_confirmation=True)
-    assert reply["state"] == "deployed"
-    assert [rail["clear_of_floor"] for rail in reply["confirmation"]["guardrails"]] == [False]
+    assert reply.state == "deployed"
+    assert reply.confirmation is not None
+    assert [rail.clear_of_floor for rail in reply.confirmation.guardrails] == [False]
     line = place.service.audit("feed")[-1]
     assert (line.action, line.reason) == ("deploy", "launch day")
     assert line.detail["without_confirmation"] is True
-    assert line.detail["confirmation"] == reply["confirmation"]
+    assert line.detail["confirmation"] == reply.confirmation
     assert place.service.replay("feed").identical
 
 
@@ -120,15 +121,17 @@ def test_a_confirmed_blend_is_deployed_and_the_reply_says_what_was_shown(playgro
     place.crowd(4000)
     place.now += 86400.0
     reply = place.service.change("feed", "deploy", who="ann", reason="confirmed")
-    assert reply["confirmation"]["state"] == "confirmed"
-    assert reply["confirmation"]["goal"]["state"] == "better"
-    assert [(rail["name"], rail["state"]) for rail in reply["confirmation"]["guardrails"]] == [("y", "holds")]
-    assert write_record(place.service.report("feed"))["confirmation"]["verdict"] == reply["confirmation"]
+    assert reply.confirmation is not None
+    assert reply.confirmation.state == "confirmed"
+    assert reply.confirmation.goal.state == "better"
+    assert [(rail.name, rail.state) for rail in reply.confirmation.guardrails] == [("y", "holds")]
+    assert write_record(place.service.report("feed"))["confirmation"]["verdict"] == reply.confirmation
 
 
 def test_what_was_never_confirmed_says_so(playground: Make) -> None:
     place = playground()
     place.round()
     reply = place.service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
-    assert reply["confirmation"]["state"] == "missing"
-    assert [rail["state"] for rail in reply["confirmation"]["guardrails"]] == ["unmeasured"]
+    assert reply.confirmation is not None
+    assert reply.confirmation.state == "missing"
+    assert [rail.state for rail in reply.confirmation.guardrails] == ["unmeasured"]

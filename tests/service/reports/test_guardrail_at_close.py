@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def rounds_until_trip(place: Playground, *, harm: float, most: int) -> int | None:
     for number in range(1, most + 1):
         place.round(harm=harm)
-        if place.service.show("feed")["state"] == "paused":
+        if place.service.show("feed").state == "paused":
             return number
     return None
 
@@ -35,24 +35,22 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
     place = everywhere()
     for _ in range(4):
         place.round()
-    assert place.service.show("feed")["state"] == "learning"
-    assert place.messages == []
+    assert place.service.show("feed").state == "learning"
+    assert place.told == []
     taken = rounds_until_trip(place, harm=6.0, most=6)
     assert taken is not None
-    study_json = place.service.show("feed")
-    assert (study_json["state"], study_json["paused_from"], set(study_json["policy"]["arms"])) == (
-        "paused",
-        "learning",
-        {"paused"},
-    )
-    assert study_json["guardrail_monitor"]["tripped"]["reason"].startswith(
+    shown = place.service.show("feed")
+    assert shown.policy is not None
+    assert (shown.state, shown.paused_from, set(shown.policy.arms)) == ("paused", "learning", {"paused"})
+    assert shown.guardrail_monitor.tripped is not None
+    assert shown.guardrail_monitor.tripped.reason.startswith(
         "guardrail monitor: y fell below its stop level -12% of the control"
     )
-    assert study_json["guardrail_monitor"]["tripped"]["round"] == 4 + taken
-    assert [verdict["state"] for verdict in study_json["guardrail_monitor"]["verdicts"]] == ["breach"]
+    assert shown.guardrail_monitor.tripped.round == 4 + taken
+    assert [verdict.state for verdict in shown.guardrail_monitor.verdicts] == ["breach"]
     line = place.service.audit("feed")[-1]
     assert (line.who, line.action) == ("guardrail monitor", "trip")
-    assert line.reason == shown["guardrail_monitor"]["tripped"]["reason"]
+    assert line.reason == shown.guardrail_monitor.tripped.reason
     assert [message["event"] for message in place.told][-1] == "trip"
     assert place.service.rounds("feed")[-1].next_state == "paused"
     assert write_record(place.service.replay("feed")) == {
@@ -67,7 +65,9 @@ def test_what_is_held_is_the_certified_blend_where_there_is_one(playground: Make
     for _ in range(4):
         place.round()
     assert rounds_until_trip(place, harm=9.0, most=6) is not None
-    served = {share["name"] for share in place.service.show("feed")["policy"]["shares"]}
+    policy = place.service.show("feed").policy
+    assert policy is not None
+    served = {share.name for share in policy.shares}
     report = write_record(place.service.report("feed"))
     certified = report["blend"]["certificate"]["certified"]
     assert served == (set(report["blend"]["probabilities"]) if certified else {"w=1"})
@@ -78,8 +78,8 @@ def test_a_study_without_harm_is_not_stopped(playground: Make) -> None:
     place = playground()
     for _ in range(25):
         place.round(users=150)
-    assert place.service.show("feed")["state"] == "learning"
-    assert place.messages == []
+    assert place.service.show("feed").state == "learning"
+    assert place.told == []
     assert write_record(place.service.report("feed"))["guardrails"][0]["state"] == "holds"
 
 
@@ -90,10 +90,10 @@ def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(everywh
     with pytest.raises(OptionError, match=r"stopped by its guardrail monitor .*needs a reason"):
         place.service.change("feed", "resume", who="ann", reason=" ")
     resumed = place.service.change("feed", "resume", who="ann", reason="the ranking was repaired")
-    assert resumed["guardrail_monitor"] == {"verdicts": [], "tripped": None}
+    assert write_record(resumed.guardrail_monitor) == {"verdicts": [], "tripped": None}
     for _ in range(5):
         place.round()
-    assert place.service.show("feed")["state"] == "learning"
+    assert place.service.show("feed").state == "learning"
     assert rounds_until_trip(place, harm=4.0, most=6) is not None
     assert place.service.replay("feed").identical
 
@@ -103,13 +103,9 @@ def test_a_warning_comes_before_and_is_told_once(playground: Make) -> None:
     states = []
     for _ in range(40):
         place.round(users=10, harm=4.0)
-        study_json = place.service.show("feed")
-        states.append(
-            study_json["guardrail_monitor"]["verdicts"][0]["state"]
-            if study_json["guardrail_monitor"]["verdicts"]
-            else "holds"
-        )
-        if study_json["state"] == "paused":
+        shown = place.service.show("feed")
+        states.append(shown.guardrail_monitor.verdicts[0].state if shown.guardrail_monitor.verdicts else "holds")
+        if shown.state == "paused":
             break
     assert "warning" in states
     assert "breach" not in states[: states.index("warning")]
@@ -122,24 +118,25 @@ def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make
     for _ in range(4):
         place.round()
     place.service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
-    version = place.service.show("feed")["version"]
+    version = place.service.show("feed").version
     scheduler = Scheduler(place.service)
     for _ in range(5):
         place.crowd()
         place.now += 3601.0
         scheduler.tick()
-    study_json = place.service.show("feed")
-    assert (study_json["state"], study_json["version"]) == ("deployed", version)
-    assert study_json["round"] > version
+    shown = place.service.show("feed")
+    assert (shown.state, shown.version) == ("deployed", version)
+    assert shown.round > version
     for _ in range(12):
         place.crowd(harm=6.0)
         place.now += 3601.0
         scheduler.tick()
-        if place.service.show("feed")["state"] == "paused":
+        if place.service.show("feed").state == "paused":
             break
     shown = place.service.show("feed")
-    assert (shown["state"], shown["paused_from"]) == ("paused", "deployed")
-    assert [share["name"] for share in shown["policy"]["shares"]] == ["w=1"]
+    assert (shown.state, shown.paused_from) == ("paused", "deployed")
+    assert shown.policy is not None
+    assert [share.name for share in shown.policy.shares] == ["w=1"]
     assert place.service.audit("feed")[-1].who == "guardrail monitor"
     assert place.service.replay("feed").identical
 
@@ -151,7 +148,7 @@ def test_a_restart_goes_on_with_the_same_evidence(playground: Make) -> None:
             place.round(users=60, harm=1.5)
             if place is two:
                 place.service = place.node()
-    assert one.service.show("feed")["guardrail_monitor"] == two.service.show("feed")["guardrail_monitor"]
+    assert one.service.show("feed").guardrail_monitor == two.service.show("feed").guardrail_monitor
 
 
 def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Make) -> None:
@@ -249,7 +246,7 @@ def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
     place = playground(guardrails=[{"metric": "y", **rail}], rounds={"every": "8h"})
     for _ in range(3):  # a whole day, so that the control's level is known
         place.round(hours=8)
-    assert place.service.show("feed")["state"] == "learning"
+    assert place.service.show("feed").state == "learning"
     place.service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
     scheduler = Scheduler(place.service)
     policy = place.service.policy_cache.current("feed")
@@ -271,8 +268,8 @@ def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
         place.now += 8 * 3600.0 + 1.0
         scheduler.tick()
         if day == 2:
-            assert place.service.show("feed")["state"] == "deployed"
-    assert place.service.show("feed")["state"] == state
+            assert place.service.show("feed").state == "deployed"
+    assert place.service.show("feed").state == state
     assert place.service.replay("feed").identical
 
 
@@ -288,16 +285,17 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
     place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}], traffic={"control": control})
     for hour in range(15):
         place.round(hours=2, level=swing(2 * hour))
-    study_json = place.service.show("feed")
-    assert study_json["state"] == "learning"
-    verdict = study_json["guardrail_monitor"]["verdicts"][0]
-    assert (verdict["state"], verdict["judged"]) == ("holds", judged)
+    shown = place.service.show("feed")
+    assert shown.state == "learning"
+    verdict = shown.guardrail_monitor.verdicts[0]
+    assert (verdict.state, verdict.judged) == ("holds", judged)
     rail = write_record(place.service.report("feed"))["guardrails"][0]
-    assert (rail["floor"], rail["judged"], rail["allowed"]) == (9.3, judged, verdict["allowed"])
+    assert (rail["floor"], rail["judged"], rail["allowed"]) == (9.3, judged, verdict.allowed)
     if judged == "control":
-        assert -0.14 < verdict["allowed"] < -0.07
-    text = render_text(place.service.report("feed"))
-    assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in text
+        assert verdict.allowed is not None
+        assert -0.14 < verdict.allowed < -0.07
+    told = render_text(place.service.report("feed"))
+    assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in told
     recorded = [one for close in place.store.list_closes(1) for one in json.loads(close.record)["rounds"]]
     assert {one["seconds"] for one in recorded} == {7200.0}
     assert place.service.replay("feed").identical
@@ -310,12 +308,13 @@ def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
     place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}], traffic={"control": control})
     for hour in range(14):
         place.round(hours=2, level=swing(2 * hour), harm=harm)
-        if place.service.show("feed")["state"] == "paused":
+        if place.service.show("feed").state == "paused":
             break
-    study_json = place.service.show("feed")
-    assert (study_json["state"], study_json["guardrail_monitor"]["tripped"]["round"]) == ("paused", 12)
+    shown = place.service.show("feed")
+    assert shown.guardrail_monitor.tripped is not None
+    assert (shown.state, shown.guardrail_monitor.tripped.round) == ("paused", 12)
     judged = "against the control" if control == "20%" else "over whole days"
-    reason = study_json["guardrail_monitor"]["tripped"]["reason"]
+    reason = shown.guardrail_monitor.tripped.reason
     assert reason.startswith(f"guardrail monitor: y fell below its stop level 9.3 (judged {judged}) in the arm learner")
     assert place.service.replay("feed").identical
 
@@ -324,11 +323,12 @@ def test_after_re_arming_the_level_of_the_control_is_still_known(playground: Mak
     place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}])
     for _ in range(12):
         place.round(hours=2, harm=2.5)
-    assert place.service.show("feed")["state"] == "paused"
+    assert place.service.show("feed").state == "paused"
     place.service.change("feed", "resume", who="ann", reason="mended")
     place.round(hours=2)
-    verdict = place.service.show("feed")["guardrail_monitor"]["verdicts"][0]
-    assert (verdict["state"], verdict["p_value"]) == ("holds", 1.0)
-    assert -0.12 < verdict["allowed"] < -0.07
+    verdict = place.service.show("feed").guardrail_monitor.verdicts[0]
+    assert (verdict.state, verdict.p_value) == ("holds", 1.0)
+    assert verdict.allowed is not None
+    assert -0.12 < verdict.allowed < -0.07
     assert rounds_until_trip(place, harm=3.0, most=8) is not None
     assert place.service.replay("feed").identical

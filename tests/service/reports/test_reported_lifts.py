@@ -143,8 +143,8 @@ def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playgro
     assert predicted["the blend", "x"]["inside"]
     assert document["claims"] == confirmation["claims"]
     assert "Predicted and realised" in render_text(report)
-    deployed = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
-    assert deployed["state"] == "deployed"
+    shown = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
+    assert shown.state == "deployed"
     assert place.service.replay("feed").identical
 
 
@@ -177,7 +177,7 @@ def test_a_horizon_that_makes_no_sense_is_refused(playground: Make, options: dic
     place = learned(playground, rounds=1)
     with pytest.raises(OptionError):
         place.service.change("feed", "confirm", who="ann", **options)
-    assert place.service.show("feed")["state"] == "learning"
+    assert place.service.show("feed").state == "learning"
 
 
 def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: Make) -> None:
@@ -245,7 +245,7 @@ def test_a_certificate_bounds_all_hard_guardrails_together(playground: Make) -> 
     place.service.change("feed", "confirm", who="ann", reason="enough")
     report = place.service.report("feed")
     document = write_record(report)
-    for answer in (document["blend"], document["frozen"], place.service.show("feed")["frozen"]):
+    for answer in (document["blend"], document["frozen"], write_record(place.service.show("feed"))["frozen"]):
         certificate = answer["certificate"]
         assert certificate["hard"] == ["y", "rate"]
         expected = 1.0 - sum(1.0 - certificate["holds"][name] for name in ("y", "rate"))

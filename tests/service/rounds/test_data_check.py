@@ -114,11 +114,11 @@ def test_a_round_without_events_is_held_back(
     assert "round 3 is held back" in done.problems[0]
     assert write_record(service.report("feed"))["rounds_learned"] == 2
     assert write_record(service.report("feed"))["blend"]["metrics"] == before["metrics"]
-    (held,) = service.show("feed")["held"]
-    likes = next(finding for finding in held["findings"] if finding["column"] == "likes")
-    assert (likes["units"], likes["seen"]) == (USERS, 0.0)
-    assert likes["expected"] == pytest.approx(0.5 * USERS, rel=0.15)
-    assert write_record(service.report("feed"))["held"] == service.show("feed")["held"]
+    (held,) = service.show("feed").held
+    likes = next(finding for finding in held.findings if finding.column == "likes")
+    assert (likes.units, likes.seen) == (USERS, 0.0)
+    assert likes.expected == pytest.approx(0.5 * USERS, rel=0.15)
+    assert write_record(service.report("feed"))["held"] == service.show("feed").held
     (message,) = heard
     assert (message["event"], message["held"]) == ("held", [3])
     assert service.audit("feed")[-1].detail["held"] == [3]
@@ -137,7 +137,7 @@ def test_the_study_goes_on_and_learns_the_round_once_its_events_are_there(begin:
     done = close(service)
     assert (done.learned_from, done.held, done.problems) == ((3, 5), (), ())
     assert write_record(service.report("feed"))["rounds_learned"] == 5
-    assert service.show("feed")["held"] == []
+    assert service.show("feed").held == ()
     assert replayed(service)
 
 
@@ -175,8 +175,8 @@ def test_a_person_resolves_it(begin: Callable[..., Service], resolution: str, ro
     service = begin()
     send(service, ("exposure",))
     close(service)
-    study = service.resolve_round("feed", 3, resolution, who="bob", reason="the job failed")
-    assert study["held"][0]["resolution"] == resolution
+    shown = service.resolve_round("feed", 3, resolution, who="bob", reason="the job failed")
+    assert shown.held[0].resolution == resolution
     line = service.audit("feed")[-1]
     assert (line.who, line.action, line.reason) == ("bob", "resolve", "the job failed")
     assert (line.detail["held_round"], line.detail["resolution"]) == (3, resolution)
@@ -185,7 +185,7 @@ def test_a_person_resolves_it(begin: Callable[..., Service], resolution: str, ro
     done = close(service)
     assert done.learned_from == ((3, 4) if resolution == "learn" else (4,))
     assert write_record(service.report("feed"))["rounds_learned"] == rounds_learned
-    assert service.show("feed")["held"] == []
+    assert service.show("feed").held == ()
     send(service, ("watch", "like"), version=3)  # too late: nothing is learned of it any more
     send(service, ("exposure", "watch", "like"))
     assert close(service).learned_from == (5,)
@@ -197,7 +197,7 @@ def test_a_level_that_a_person_took_as_it_is_is_not_asked_about_again(begin: Cal
     for _ in range(2):
         send(service, ("exposure", "watch"))
         close(service)
-    assert [one["round"] for one in service.show("feed")["held"]] == [3, 4]
+    assert [one.round for one in service.show("feed").held] == [3, 4]
     service.resolve_round("feed", 3, "learn", who="bob", reason="likes were removed")
     send(service, ("exposure", "watch"))
     done = close(service)
@@ -261,10 +261,10 @@ def test_a_pause_leaves_a_held_round_as_it_is(begin: Callable[..., Service]) -> 
     send(service, ("exposure",))
     close(service)
     service.change("feed", "pause", who="ann", reason="lunch")
-    assert [one["round"] for one in service.show("feed")["held"]] == [3]
+    assert [one.round for one in service.show("feed").held] == [3]
     service.resolve_round("feed", 3, "discard", who="bob", reason="lost")
     service.change("feed", "resume", who="ann")
-    assert service.show("feed")["held"] == []
+    assert service.show("feed").held == ()
     assert replayed(service)
 
 

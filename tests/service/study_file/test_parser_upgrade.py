@@ -109,12 +109,12 @@ def test_the_stored_documents_have_old_words(service: Service) -> None:
 
 
 def test_a_stored_study_is_shown_with_todays_words(service: Service) -> None:
-    document = service.show("feed")["document"]
+    document = service.show("feed").document
     assert document["guardrails"][0].keys() >= {"metric", "loss_budget", "stop_at"}
     assert document["metrics"]["watch"]["aggregate"] == "sum"
     assert document["traffic"].keys() >= {"min_share", "max_share", "new_candidate_share"}
     assert document["rounds"]["accept_late"] == 7200
-    assert service.show("ads")["document"]["ranges"]["n"] == {"low": 1, "high": 3, "integer": True}
+    assert service.show("ads").document["ranges"]["n"] == {"low": 1, "high": 3, "integer": True}
     assert parse_spec(document).document == document
 
 

@@ -17,6 +17,7 @@ from pasto.service.http.responses import HttpResponse
 from pasto.service.http.worker_pools import PoolName
 from pasto.service.retention import UnitErasure
 from pasto.service.source_check import StudyFileCheck
+from pasto.service.study_records import DeletedStudy, StudyOverview
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ ROUTES: tuple[Route, ...] = (
         ADMIN,
         "Create a study from a study file; it starts as a draft.",
         studies.create_study,
-        {201: schemas.Study},
+        {201: StudyOverview},
         "StudyFile",
         query=(SEED, REASON),
     ),
@@ -101,14 +102,14 @@ ROUTES: tuple[Route, ...] = (
         "StudyFile",
     ),
     Route("GET", "/v1/studies", READ, "List all studies.", studies.list_studies, {200: schemas.StudyList}),
-    Route("GET", STUDY, READ, "Show a study.", studies.show_study, {200: schemas.Study}),
+    Route("GET", STUDY, READ, "Show a study.", studies.show_study, {200: StudyOverview}),
     Route(
         "PATCH",
         STUDY,
         ADMIN,
         "Start, pause, resume, confirm, deploy or archive a study.",
         studies.change_study,
-        {200: schemas.Study},
+        {200: StudyOverview},
         schemas.StudyChange,
         pool="changes",
     ),
@@ -118,7 +119,7 @@ ROUTES: tuple[Route, ...] = (
         ADMIN,
         "Replace the study file of a draft.",
         studies.edit_study,
-        {200: schemas.Study},
+        {200: StudyOverview},
         "StudyFile",
         query=(REASON,),
     ),
@@ -128,7 +129,7 @@ ROUTES: tuple[Route, ...] = (
         ADMIN,
         "Delete a draft and free its name.",
         studies.delete_study,
-        {200: schemas.DeletedStudy},
+        {200: DeletedStudy},
         query=(REASON,),
         pool="changes",
     ),
@@ -167,7 +168,7 @@ ROUTES: tuple[Route, ...] = (
         ADMIN,
         "Learn or discard a round that is held back because events are missing.",
         studies.resolve_round,
-        {200: schemas.Study},
+        {200: StudyOverview},
         schemas.RoundResolution,
         pool="changes",
     ),

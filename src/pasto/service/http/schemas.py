@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from pasto.durations import DURATION_PATTERN
 from pasto.report.records import ClosedRoundRecord
 from pasto.service.api_keys import ApiKeyRecord
+from pasto.service.study_records import StudySummary
 from pasto.store import AuditRow
 
 Unit = Annotated[
@@ -144,27 +145,10 @@ class ErrorBody(Struct):
     error: Problem
 
 
-class Study(Struct):
-    """State of a study; the response has more fields."""
-
-    name: str
-    state: Literal["draft", "learning", "confirming", "deployed", "paused", "archived", "deleted"]
-    round: int
-    version: int
-
-
-class DeletedStudy(Struct):
-    """Draft that was deleted."""
-
-    name: str
-    state: Literal["deleted"]
-    deleted_as: Annotated[str, Meta(description="The name that its audit log stays under.")]
-
-
 class StudyList(Struct):
     """Short descriptions of all studies."""
 
-    studies: list[Study]
+    studies: list[StudySummary]
 
 
 class RoundList(Struct):

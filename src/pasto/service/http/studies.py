@@ -117,10 +117,7 @@ async def resolve_round(call: HttpRequest) -> HttpResponse:
     """Decide about a round that is held back."""
     name = call.path("name")
     body = await call.json(RESOLVE)
-
-    def work() -> dict[str, Any]:
-        return call.service.resolve_round(name, body.round, body.resolution, who=call.who, reason=body.reason)
-
+    work = partial(call.service.resolve_round, name, body.round, body.resolution, who=call.who, reason=body.reason)
     return json_response(await call.run(work))
 
 
