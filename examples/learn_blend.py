@@ -11,7 +11,7 @@ import json
 import numpy as np
 
 import pasto
-from pasto.report.advice_text import write_advice
+from pasto.report.summary import write_advice
 
 candidates = pasto.grid(like_weight=[0, 1, 2], share_weight=[0, 1, 2])
 objective = pasto.maximize("watch_time").keep("likes", at_least=6).keep("shares", at_least=4)

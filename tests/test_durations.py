@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from pasto.cli.key import key
 from pasto.cli.store import store
-from pasto.durations import DURATION_PATTERN, format_duration, parse_duration, read_duration
+from pasto.document_validation import ProblemList
+from pasto.durations import DURATION_PATTERN, parse_duration, read_duration
 from pasto.errors import OptionError
+from pasto.formatting import format_duration
 from pasto.service.settings import SETTINGS, read_settings
 from pasto.service.study_file import EXAMPLE, parse_spec, read_document
-from pasto.validation import ProblemList
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pasto import sdk as sdk
+    from pasto.assignment import Assignment
+    from pasto.blend import Blend
     from pasto.errors import PastoError
     from pasto.objective import Objective, maximize, minimize, ratio, utility
+    from pasto.observation import Observation
     from pasto.optimize import solve
     from pasto.planning import plan_study
-    from pasto.records import Assignment, Blend, Observation
     from pasto.space import Candidates, Choice, Integer, Real, Space, grid, sobol
     from pasto.study import Study, history_from_log
 
 _MODULES = {
-    "Assignment": "pasto.records",
-    "Blend": "pasto.records",
+    "Assignment": "pasto.assignment",
+    "Blend": "pasto.blend",
     "Candidates": "pasto.space",
     "Choice": "pasto.space",
     "Integer": "pasto.space",
     "Objective": "pasto.objective",
-    "Observation": "pasto.records",
+    "Observation": "pasto.observation",
     "PastoError": "pasto.errors",
     "Real": "pasto.space",
     "Space": "pasto.space",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pasto.validation import LARGEST, FieldKind, ProblemList, show_value
+from pasto.document_validation import LARGEST, FieldKind, ProblemList, show_value
+from pasto.formatting import format_duration
 
 _UNIT_SECONDS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
@@ -58,18 +59,6 @@ def read_duration(
         problems.add(path, f"must be {describe_durations(low, high)}, got {show_value(given)}")
         return None
     return seconds
-
-
-def format_duration(seconds: float) -> str:
-    """Return a duration in the largest unit that leaves a whole number.
-
-    >>> format_duration(7200.0), format_duration(5400.0), format_duration(604800.0), format_duration(0.5)
-    ('2h', '90min', '7d', '0.5s')
-    """
-    for unit in ("d", "h", "min"):
-        if seconds and seconds % _UNIT_SECONDS[unit] == 0:
-            return f"{seconds / _UNIT_SECONDS[unit]:.15g}{unit}"
-    return f"{seconds:.15g}s"
 
 
 def duration_kind(low: float = 0.0, high: float = YEAR_SECONDS) -> FieldKind:

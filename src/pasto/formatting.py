@@ -107,6 +107,18 @@ def format_count(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def format_duration(seconds: float) -> str:
+    """Return a duration in the largest unit that leaves a whole number.
+
+    >>> format_duration(7200.0), format_duration(5400.0), format_duration(604800.0), format_duration(0.5)
+    ('2h', '90min', '7d', '0.5s')
+    """
+    for unit, unit_seconds in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds and seconds % unit_seconds == 0:
+            return f"{seconds / unit_seconds:.15g}{unit}"
+    return f"{seconds:.15g}s"
+
+
 def format_time_span(seconds: float | None) -> str:
     """Return a time span in its two largest units.
 

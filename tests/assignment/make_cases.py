@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pasto.records import Value
 from pasto_sdk.policy import PublishedPolicy, publish_policy
-from pasto_sdk.policy_document import BUCKET_TOTAL, RENAMED_ARMS, RESERVED_FIELDS, write_policy
+from pasto_sdk.policy_document import BUCKET_TOTAL, RENAMED_ARMS, RESERVED_FIELDS, Value, write_policy
 
 WHERE = Path(__file__).parents[2] / "clients" / "conformance" / "cases.json"
 

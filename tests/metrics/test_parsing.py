@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pasto.errors import StudyFileError
 from pasto.metrics import Column, Condition, parse_metrics
-from pasto.metrics.fields import METRIC_FIELDS, RATIO_FIELDS
+from pasto.metrics.definition_fields import METRIC_FIELDS, RATIO_FIELDS
 from pasto.metrics.parsing import metric_document
 
 

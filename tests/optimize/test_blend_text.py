@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import pasto
+from pasto.blend import Blend
 from pasto.formatting import format_number, format_percent
-from pasto.records import Blend
-from pasto.report.advice_text import write_advice
+from pasto.report.summary import write_advice
 
 TRUTH = np.array([[0.0, 2.0, 3.0], [1.0, 0.6, 0.1]])
 

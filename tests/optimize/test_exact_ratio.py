@@ -7,7 +7,7 @@ import pytest
 
 from pasto import maximize, minimize, ratio, solve
 from pasto.arrays import FloatArray
-from pasto.records import Blend
+from pasto.blend import Blend
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import pasto
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.estimate import IndependentPosterior
 from pasto.objective import Objective
 from pasto.optimize import solve_exact
@@ -17,7 +18,6 @@ from pasto.optimize.chance_constrained.robust_blend import holding_probabilities
 from pasto.optimize.exact.solver import Program, solve_batch
 from pasto.optimize.learners.base import ExplorationLimits
 from pasto.optimize.learners.exploration_limits import ShareBounds
-from pasto.records import Blend
 
 UNITS = [1e-12, 1e-9, 1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12]
 SEEDS = st.integers(0, 2**32 - 1)

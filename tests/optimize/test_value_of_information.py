@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 import pasto
 from pasto.arrays import FloatArray
+from pasto.blend import Blend, Outlook
 from pasto.errors import OptionError
 from pasto.estimate import IndependentPosterior, JointPosterior
 from pasto.objective import Objective
@@ -27,7 +28,6 @@ from pasto.optimize.learners.value_of_information import (
     forecast_learning,
     lookahead_rounds,
 )
-from pasto.records import Blend, Outlook
 
 DRAWS = 8_000
 GOAL = pasto.maximize("x")

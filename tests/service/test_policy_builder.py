@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import OptionError
-from pasto.records import Observation
+from pasto.observation import Observation
 from pasto.service.policy_builder import build_policy, hold_policy, read_frozen_blend
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.study import Study

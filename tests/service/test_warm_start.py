@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pasto.blend import HistoryUse
 from pasto.errors import StudyFileError
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
@@ -36,25 +37,26 @@ def test_the_history_is_a_part_of_the_document(warm: Document) -> None:
 def test_a_study_with_history_replays_and_shows_its_use(
     service: Service, warm: Document, traffic: Callable[[Service, int], list[dict[str, Any]]]
 ) -> None:
-    assert service.create(warm, who="ann", seed=7)["history"] == {"listed": 3, "candidates": 4, "explained": {}}
+    assert service.create(warm, who="ann", seed=7).history == HistoryUse(3, 4, {})
     service.change("feed", "start", who="ann")
     for _ in range(3):
         service.ingest("feed", service.decode(json.dumps(traffic(service, 300)).encode())).result()
         service.close_round("feed", who="ann")
-    history = service.show("feed")["history"]
-    assert history["listed"] == 3
-    assert set(history["explained"]) == {"watch", "likes"}
+    history = service.show("feed").history
+    assert history is not None
+    assert history.listed == 3
+    assert set(history.explained) == {"watch", "likes"}
     assert service.replay("feed").identical
     other = Service(service.store)
-    assert other.show("feed")["history"] == history
+    assert other.show("feed").history == history
     assert other.replay("feed").identical
 
 
 def test_another_history_is_another_study(service: Service, warm: Document, document: Document) -> None:
     service.create(warm, who="ann", seed=7)
     edited = service.edit("feed", document, who="ann")
-    assert "history" not in edited
-    assert service.audit("feed", 0, 10)[-1]["detail"]["changed"] == ["history"]
+    assert edited.history is None
+    assert service.audit("feed", 0, 10)[-1].detail["changed"] == ["history"]
 
 
 def test_columns_of_metrics_that_the_learner_does_not_use_are_left_out(warm: Document) -> None:

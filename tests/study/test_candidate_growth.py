@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pasto
-from pasto.records import Value
 from pasto.study.candidate_growth import choose_first_points, find_best_point, is_distinct
+from pasto_sdk.policy_document import Value
 
 SPACE = pasto.Space(
     "a + b <= 1.2", a=(0, 1), b=(0, 1), depth=pasto.Integer(1, 5), size=[1, 2, 4], mode=["fast", "careful"]

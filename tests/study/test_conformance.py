@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import pasto
+from pasto.observation import Observation
 from pasto.optimize.learners import Algorithm1, Learner, Scgd, Thompson
-from pasto.records import Observation
 
 TRUTH = np.array([[2.0, 0.0, 1.0, -1.0], [-2.0, 2.0, 0.3, 0.1], [0.2, 0.4, -0.7, 0.9]])
 NAMES = ("delta", "alpha", "charlie", "bravo")
@@ -42,7 +42,7 @@ def build(learner: Make, order: tuple[int, ...] = (0, 1, 2, 3), seed: int = 3) -
     return pasto.Study(rows, OBJECTIVE, learner=learner(), seed=seed)
 
 
-def measured(assignment: pasto.records.Assignment, salt: int) -> list[float]:
+def measured(assignment: pasto.assignment.Assignment, salt: int) -> list[float]:
     """Noise keyed by the candidate's name, so that a relabelled study is told the same."""
     place = NAMES.index(assignment.name)
     return list(TRUTH[:, place] + np.random.default_rng([salt, place]).normal(size=3))

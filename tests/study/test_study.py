@@ -21,9 +21,9 @@ from pasto.errors import (
     StateError,
     UnknownAssignmentError,
 )
+from pasto.observation import Observation
 from pasto.optimize.learners import Algorithm1, Thompson
 from pasto.optimize.learners.mirror_ascent import Schedule
-from pasto.records import Observation
 from pasto.study.pending_rounds import count_remembered_policies
 from pasto.study.state import FORMAT
 

@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose
 import pasto
 from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
+from pasto.observation import Observation
 from pasto.optimize.learners import Thompson
-from pasto.records import Observation
 
 CANDIDATES = [{"w": 0}, {"w": 1}, {"w": 2}]
 TRUTH = np.array([10.0, 11.0, 10.5])

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 
 import pasto
 from pasto.errors import AlreadyAnsweredError, MeasurementError, OptionError, SpaceError, UnsupportedError
+from pasto.observation import Observation
 from pasto.optimize.learners import Thompson
-from pasto.records import Observation
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0.5, penalty=5.0)
 TRUTH = np.array([[0.0, 2.0, -1.0, 1.0], [0.8, -1.0, 2.0, 0.4]])

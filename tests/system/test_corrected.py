@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.records import Policy
+from pasto.assignment import Policy
 from pasto.report.records import write_record
 from pasto.report.replay_report import ReplayException
 from pasto.service.archive import Archive

@@ -12,8 +12,8 @@ from scipy.special import ndtr
 import pasto
 from pasto.arrays import FloatArray
 from pasto.objective import NormalForm, Objective
+from pasto.observation import Observation
 from pasto.optimize.learners import Thompson
-from pasto.records import Observation
 
 Side = Literal["at least", "at most"]
 LEVEL = 2.0

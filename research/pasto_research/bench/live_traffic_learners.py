@@ -15,9 +15,9 @@ from scipy.special import ndtr
 
 import pasto
 from pasto.arrays import FloatArray
+from pasto.observation import Observation
 from pasto.optimize import solve_exact
 from pasto.optimize.learners import Thompson
-from pasto.records import Observation
 from pasto_research.bench.live_traffic_worlds import LiveTraffic
 
 

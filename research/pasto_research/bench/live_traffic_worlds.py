@@ -8,7 +8,7 @@ import numpy as np
 
 from pasto.arrays import FloatArray
 from pasto.objective import NormalForm, Objective, maximize
-from pasto.records import Observation
+from pasto.observation import Observation
 from pasto.space import Candidates, grid
 from pasto_research.bench.learner_courses import Judge
 

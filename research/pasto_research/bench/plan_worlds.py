@@ -14,10 +14,10 @@ from scipy.special import ndtri
 import pasto
 from pasto.arrays import FloatArray
 from pasto.objective import Objective
+from pasto.observation import Observation
 from pasto.optimize import Program, solve_linear
 from pasto.optimize.learners import Thompson
 from pasto.planning import MetricFacts, StudyOutline, TrafficOutline, complete_facts
-from pasto.records import Observation
 
 MetricShape = Literal["bell", "share", "purchases"]
 EffectShape = Literal["independent", "sparse", "line"]

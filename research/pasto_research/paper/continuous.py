@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.errors import OptionError
 from pasto.objective import Objective, maximize
 from pasto.optimize import solve
-from pasto.records import Blend, Value
 from pasto.report import figures
 from pasto.space import Candidates, Space
 from pasto.study import Study
@@ -31,6 +31,7 @@ from pasto_research.paper.table2_movielens import prepared, settings
 from pasto_research.paper.table2_replay import models
 from pasto_research.paper.table3_replay import LEAST, METRICS, TODAY, TOP
 from pasto_research.paper.table3_replay import objective as feed_objective
+from pasto_sdk.policy_document import Value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pasto.blend import Blend
 from pasto.errors import PastoWarning
 from pasto.objective import Objective, maximize
 from pasto.optimize import solve
-from pasto.records import Blend
 from pasto.report import figures
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
 

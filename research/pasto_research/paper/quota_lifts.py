@@ -9,10 +9,10 @@ from math import sqrt
 import numpy as np
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.errors import InputError
 from pasto.objective import Objective, maximize
 from pasto.optimize import solve
-from pasto.records import Blend
 from pasto.space import Candidates
 from pasto_research.paper.experiment import Size
 from pasto_research.paper.replay import Halves, LearnerRuns, UserSample, halves, learn_by_default

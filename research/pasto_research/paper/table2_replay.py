@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.objective import Objective, maximize
 from pasto.optimize import solve
-from pasto.records import Blend
 from pasto.space import grid
 from pasto_research.paper.data import Split
 from pasto_research.paper.experiment import Size

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.objective import Objective, maximize
 from pasto.optimize import solve
-from pasto.records import Blend
 from pasto.space import Candidates, grid
 from pasto_research.paper.data.kuairand import Impressions
 from pasto_research.paper.experiment import Size

@@ -19,13 +19,13 @@ import click
 from pasto.cli.means_file import MeansTable
 from pasto.control_characters import escape_control, escape_json
 from pasto.formatting import format_lift, format_number, format_percent
-from pasto.report.guardrail_text import price_text
+from pasto.report.summary import price_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pasto.blend import Blend
     from pasto.objective import Guardrail, Objective
-    from pasto.records import Blend
     from pasto.sim import Progress
 
 UNWRAPPED = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pasto.records import Value
+from pasto_sdk.policy_document import Value
 
 Aggregate = Literal["sum", "count", "mean", "any", "max", "last"]
 Comparison = Literal["=", "!=", "<", "<=", ">", ">=", "in"]

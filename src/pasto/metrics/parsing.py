@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from pasto.metrics.definitions import Aggregate, Column, Comparison, Condition, Covariate, Metric
-from pasto.metrics.fields import (
+from pasto.document_validation import ProblemList, nearest_name, show_value, within
+from pasto.metrics.definition_fields import (
     COMPARISONS,
     FIELD_NAME,
     MAX_CONDITIONS,
@@ -16,9 +16,9 @@ from pasto.metrics.fields import (
     METRIC_NAME,
     RATIO_FIELDS,
 )
-from pasto.metrics.fields import METRIC_FIELDS as FIELDS
-from pasto.records import Value
-from pasto.validation import ProblemList, nearest_name, show_value, within
+from pasto.metrics.definition_fields import METRIC_FIELDS as FIELDS
+from pasto.metrics.definitions import Aggregate, Column, Comparison, Condition, Covariate, Metric
+from pasto_sdk.policy_document import Value
 
 MAX_METRICS = 64
 """Metrics in one study."""

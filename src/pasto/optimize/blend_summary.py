@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend, Gain
 from pasto.objective import NormalForm, Objective, Utility
 from pasto.optimize.exact.solver import spreads
-from pasto.records import Blend, Gain
 
 
 def summarize_blend(

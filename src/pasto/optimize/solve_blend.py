@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.data_frames import DataTable, is_text, read_columns, read_rows, read_table
 from pasto.errors import MeansError, OptionError, PastoWarning, refuse_renamed_options
 from pasto.objective import NormalForm, Objective, Ratio, Utility
@@ -19,7 +20,6 @@ from pasto.objective.goals import warn_useless_bounds
 from pasto.objective.objective import check_objective
 from pasto.optimize.blend_summary import summarize_form
 from pasto.optimize.exact.solver import solve_exact
-from pasto.records import Blend
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame

@@ -11,7 +11,7 @@ from pasto.report.lift_records import ConfirmationVerdict, ConfirmedGuardrail, M
 from pasto.report.records import CertificateRecord, ContradictionReport, GuardrailReport
 
 if TYPE_CHECKING:
-    from pasto.objective import Guardrail, Objective
+    pass
 
 SIDE_TEXT = {"at_least": "at least", "at_most": "at most"}
 BASIS_TEXT = {"control": "against the control", "days": "over whole days"}
@@ -27,7 +27,6 @@ OWN_UNITS_TEXT = {
         "day only a crash counts: beyond the floor by more than a factor of two."
     ),
 }
-NEGLIGIBLE_PRICE = 1e-9
 
 
 def basis_text(judged: str, allowed: float | None = None) -> str:
@@ -92,56 +91,6 @@ def _joint_text(certificate: CertificateRecord) -> str:
         return ""
     number = "Both" if len(hard) == 2 else f"All {len(hard)}"
     return f" {number} together hold with at least {math.floor(1000.0 * bound) / 10.0:.1f}%."
-
-
-def price_text(
-    guardrail: Guardrail,
-    objective: Objective,
-    price: float | None,
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    confidence: float | None = None,
-) -> str:
-    """Return the gain in the goal if a guardrail is relaxed by a step that suits its threshold.
-
-    >>> import pasto
-    >>> objective = pasto.maximize("watch").keep("likes", at_least="-2%")
-    >>> price_text(objective.guardrails[0], objective, 0.5, 0.41, 0.62, confidence=0.95)
-    'relaxing likes by one percentage point buys 0.5% of watch (0.41% to 0.62% with 95% probability)'
-    """
-    if price is None:
-        return f"the price of {guardrail.label} is not known"
-    if abs(price) < NEGLIGIBLE_PRICE and not high:
-        return f"relaxing {guardrail.label} buys nothing"
-    step, size = _price_step(guardrail, objective)
-    unit = "%" if objective.relative else ""
-    verb = "buys" if objective.sign > 0 else "saves"
-    gain = f"{format_number(price * size)}{unit} {_goal_text(objective)}"
-    text = f"relaxing {guardrail.label} by {step} {verb} {gain}"
-    if low is None or high is None or confidence is None:
-        return text
-    ends = f"{format_number(low * size)}{unit} to {format_number(high * size)}{unit}"
-    return f"{text} ({ends} with {format_confidence(confidence)} probability)"
-
-
-def _price_step(guardrail: Guardrail, objective: Objective) -> tuple[str, float]:
-    """Return a step in words and as a number: one unit, or a hundredth of a small threshold."""
-    if guardrail.relative:
-        return "one percentage point", 1.0
-    size = abs(guardrail.at)
-    if objective.relative or size >= 1 or size == 0:
-        return "one unit", 1.0
-    step = 10.0 ** (math.floor(math.log10(size)) - 1)
-    return f"{step:g}", step
-
-
-def _goal_text(objective: Objective) -> str:
-    if len(objective.goal_metrics) != 1:
-        return "of the goal"
-    (goal,) = objective.goal_metrics
-    name = goal if isinstance(goal, str) else goal.name
-    return f"of {name}" if objective.relative else name
 
 
 def contradiction_text(contradiction: ContradictionReport) -> str:

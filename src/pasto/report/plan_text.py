@@ -7,8 +7,15 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from pasto.control_characters import escape_control
-from pasto.durations import format_duration
-from pasto.formatting import format_confidence, format_count, format_lift, format_number, format_percent, format_signed
+from pasto.formatting import (
+    format_confidence,
+    format_count,
+    format_duration,
+    format_lift,
+    format_number,
+    format_percent,
+    format_signed,
+)
 from pasto.planning.plan_records import GuardrailPlan, PlanFact, RoundPlan, StudyPlan
 
 LABEL_WIDTH = 18

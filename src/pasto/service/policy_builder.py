@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from pasto.blend import Blend
 from pasto.errors import LifecycleError, NotFittedError, OptionError
-from pasto.records import Blend
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, describe_blend
 from pasto.study import Study

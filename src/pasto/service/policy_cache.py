@@ -12,8 +12,8 @@ from contextlib import suppress
 from threading import Lock, RLock
 from typing import Any, TypeVar
 
+from pasto.blend import Blend
 from pasto.errors import LifecycleError, NotFittedError, PastoError, StoreError, UnknownStudyError
-from pasto.records import Blend
 from pasto.service.lifecycle import SERVING
 from pasto.service.round_history import RoundHistory, RoundHistoryReader
 from pasto.service.study_file import StudySpec, parse_spec

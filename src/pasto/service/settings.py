@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from pasto.durations import YEAR_SECONDS, describe_durations, format_duration, parse_duration
+from pasto.durations import YEAR_SECONDS, describe_durations, parse_duration
 from pasto.errors import OptionError
+from pasto.formatting import format_duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pasto.records import Blend, Certificate, Outlook
-from pasto.report.advice_text import write_advice
+from pasto.blend import Blend, Certificate, Outlook
 from pasto.report.records import (
     ArmVerdict,
     BlendRecord,
@@ -22,6 +21,7 @@ from pasto.report.records import (
     finite,
     read_record,
 )
+from pasto.report.summary import write_advice
 from pasto.store import StudyRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 

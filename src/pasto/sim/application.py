@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.errors import OptionError
 from pasto.objective import Objective
 from pasto.optimize import solve
-from pasto.records import Blend
 from pasto.space import Candidates
 
 Indices = NDArray[np.intp]

@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 from pasto.arrays import FloatArray
 from pasto.objective import Objective, maximize
 from pasto.optimize.exact.solver import solve_exact
-from pasto.records import Value
 from pasto.space import Integer, Real, Space
+from pasto_sdk.policy_document import Value
 
 Function = Callable[[Mapping[str, NDArray[np.generic]]], FloatArray]
 """Function from points, one array per parameter, to their values, (points,)."""

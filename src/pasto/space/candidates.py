@@ -13,8 +13,8 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.data_frames import read_table
 from pasto.errors import OptionError, SpaceError, StateError
-from pasto.records import Value
 from pasto.space.parameters import Choice, check_whole, plain, plain_column, refuse_mixed, text
+from pasto_sdk.policy_document import Value
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame

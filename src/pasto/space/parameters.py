@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.errors import SpaceError
-from pasto.records import Value
+from pasto_sdk.policy_document import Value
 
 LARGEST = 1e300
 """Numbers beyond this overflow when a range of them is measured."""

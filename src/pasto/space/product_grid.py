@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.errors import SpaceError
-from pasto.records import Value
 from pasto.space.candidates import LIMIT, Candidates, default_names
 from pasto.space.constraints import Constraint
 from pasto.space.parameters import Choice, Integer, Real, check_whole, gather
+from pasto_sdk.policy_document import Value
 
 _CELLS = 1 << 16
 """How many combinations are tried at once."""

@@ -9,10 +9,10 @@ import numpy as np
 
 from pasto.arrays import FloatArray
 from pasto.errors import SpaceError
-from pasto.records import Value
 from pasto.space.constraints import Constraint
 from pasto.space.parameters import Choice, Parameter, Real
 from pasto.space.product_grid import combinations
+from pasto_sdk.policy_document import Value
 
 BLOCK = 1 << 16
 """The most points drawn at once; a power of two, as Sobol's sequence wants."""

@@ -10,12 +10,12 @@ import numpy as np
 
 from pasto.arrays import FloatArray
 from pasto.errors import SpaceError, StateError
-from pasto.records import Value
 from pasto.space import sampling
 from pasto.space.candidates import LIMIT, Candidates, default_names, fit, ordered
 from pasto.space.constraints import Constraint
 from pasto.space.parameters import Choice, Given, Integer, Parameter, Real, check_whole, gather, plain_column, read
 from pasto.space.product_grid import product
+from pasto_sdk.policy_document import Value
 
 _KINDS: dict[str, type[Real] | type[Integer] | type[Choice]] = {"real": Real, "integer": Integer, "choice": Choice}
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.optimize.column_generation import ColumnProspect
 from pasto.optimize.learners import Learner, LearningProblem
-from pasto.optimize.learners.outlook import find_single
-from pasto.records import Blend, Value
+from pasto.optimize.learners.certificate import find_single
 from pasto.space import Candidates, Choice, Integer, Space
 from pasto.space.sampling import feasible
+from pasto_sdk.policy_document import Value
 
 Row = dict[str, Value]
 

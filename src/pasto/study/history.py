@@ -13,7 +13,7 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.data_frames import DataTable, read_columns, read_rows, read_table
 from pasto.errors import HistoryError
-from pasto.records import Value
+from pasto_sdk.policy_document import Value
 
 if TYPE_CHECKING:
     pass

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
+from pasto.assignment import Assignment, Policy
 from pasto.errors import AlreadyAnsweredError, MeasurementError, StateError, UnknownAssignmentError
 from pasto.estimate import ControlMeans, Sample
 from pasto.optimize.learners.base import RoundCovariates, RoundResult
-from pasto.records import Assignment, Policy
 from pasto.space import Candidates
 
 MIN_REMEMBERED_POLICIES = 32

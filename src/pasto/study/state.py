@@ -12,12 +12,12 @@ from pasto.errors import InputError, OptionError, StateError, UnsupportedError
 from pasto.objective import Objective, objective_document, read_objective_document
 from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, Thompson, current_name, make_learner
 from pasto.optimize.learners.base import ExplorationLimits
-from pasto.records import Value
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import choose_first_points
 from pasto.study.history import History
 from pasto.study.pending_rounds import CorrectableRounds, PendingRounds, PolicyHistory
 from pasto.study.warm_start import WarmStart
+from pasto_sdk.policy_document import Value
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from pasto.arrays import FloatArray
+from pasto.assignment import Assignment, Policy
+from pasto.blend import Blend, HistoryUse
 from pasto.errors import (
     MeasurementError,
     NotFittedError,
@@ -22,11 +24,11 @@ from pasto.errors import (
 from pasto.objective import Objective
 from pasto.objective.goals import warn_useless_bounds
 from pasto.objective.objective import check_objective
+from pasto.observation import Observation
 from pasto.optimize.learners import Learner, LearningProblem, RoundResult, Thompson
 from pasto.optimize.learners.base import DEPLOY_ROUNDS, ExplorationLimits, TrafficPlan
 from pasto.optimize.learners.mirror_ascent import MirrorAscent
 from pasto.optimize.learners.thompson import MAX_JOINT_CANDIDATES
-from pasto.records import Assignment, Blend, HistoryUse, Observation, Policy, Value
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES, find_new_points, merge_neighbours
 from pasto.study.history import History
@@ -50,6 +52,7 @@ from pasto.study.state import (
     spread_loss_budget,
 )
 from pasto.study.unit_rows import average_units
+from pasto_sdk.policy_document import Value
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame

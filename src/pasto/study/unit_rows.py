@@ -9,7 +9,7 @@ import numpy as np
 
 from pasto.data_frames import read_columns, read_table
 from pasto.errors import MeasurementError
-from pasto.records import Observation
+from pasto.observation import Observation
 from pasto.space import Candidates
 from pasto.study.observations import OBSERVATION_COLUMNS, read_candidates, read_vectors
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pasto.arrays import FloatArray
+from pasto.document_validation import nearest_name
 from pasto.errors import HistoryError, InputError, StateError
 from pasto.estimate import (
     CandidateHistory,
@@ -22,10 +23,9 @@ from pasto.estimate import (
 from pasto.estimate.candidate_model import Kernels, kernels_from_saved, kernels_to_saved
 from pasto.estimate.gaussian_process import choose_kernels, is_available
 from pasto.optimize.learners.thompson import MAX_JOINT_CANDIDATES
-from pasto.records import Value
 from pasto.space import Candidates
 from pasto.study.history import History, HistoryRow
-from pasto.validation import nearest_name
+from pasto_sdk.policy_document import Value
 
 EXACT_PART = 1e-6
 """Variance of a mean whose error is not known, as a part of the variance between rows."""

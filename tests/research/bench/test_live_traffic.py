@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from pasto.records import Observation
+from pasto.observation import Observation
 from pasto_research.bench.live_traffic import measure_live_traffic, race_live_traffic
 from pasto_research.bench.live_traffic_learners import (
     LIVE_LEARNERS,

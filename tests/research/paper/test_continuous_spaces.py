@@ -6,13 +6,14 @@ import pasto
 from pasto.optimize import solve
 from pasto_research.paper.continuous import Terrain, _claim, _figure, _table, climb
 from pasto_research.paper.experiment import Size
+from pasto_sdk.policy_document import Value
 
 
 def terrain(users: int = 400) -> Terrain:
     """The goal peaks at one end, the guardrail's metric at the other, and a valley lies between."""
     noise = 0.2 * np.random.default_rng(0).standard_normal((2, users))
 
-    def at(row: dict[str, pasto.records.Value]) -> np.ndarray:
+    def at(row: dict[str, Value]) -> np.ndarray:
         a = float(row["a"])
         return (np.exp(-0.5 * ((a - np.array([[0.2], [0.8]])) / 0.12) ** 2) + noise).astype(np.float32)
 

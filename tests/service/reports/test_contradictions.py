@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pasto.records import Blend
+from pasto.blend import Blend
 from pasto.report.html import render_html
 from pasto.report.lift_records import AdjustedLiftRecord, IntervalEstimate, LiftRecord
 from pasto.report.records import BlendRecord, CertificateRecord, GainRecord, write_record

@@ -36,7 +36,7 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
     for _ in range(4):
         place.round()
     assert place.service.show("feed").state == "learning"
-    assert place.told == []
+    assert place.messages == []
     taken = rounds_until_trip(place, harm=6.0, most=6)
     assert taken is not None
     shown = place.service.show("feed")
@@ -51,7 +51,7 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
     line = place.service.audit("feed")[-1]
     assert (line.who, line.action) == ("guardrail monitor", "trip")
     assert line.reason == shown.guardrail_monitor.tripped.reason
-    assert [message["event"] for message in place.told][-1] == "trip"
+    assert [message["event"] for message in place.messages][-1] == "trip"
     assert place.service.rounds("feed")[-1].next_state == "paused"
     assert write_record(place.service.replay("feed")) == {
         "identical": True,
@@ -79,7 +79,7 @@ def test_a_study_without_harm_is_not_stopped(playground: Make) -> None:
     for _ in range(25):
         place.round(users=150)
     assert place.service.show("feed").state == "learning"
-    assert place.told == []
+    assert place.messages == []
     assert write_record(place.service.report("feed"))["guardrails"][0]["state"] == "holds"
 
 

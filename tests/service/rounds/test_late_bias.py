@@ -11,8 +11,8 @@ import pytest
 
 import pasto
 from pasto.arrays import FloatArray
+from pasto.observation import Observation
 from pasto.optimize.learners import Thompson
-from pasto.records import Observation
 from pasto.service.rounds.late_events import build_correction
 from pasto.service.rounds.learner_step import RoundObservations, initial_update, update_learner
 

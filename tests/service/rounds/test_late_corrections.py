@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import pasto
 from pasto.errors import SolverError
+from pasto.observation import Observation
 from pasto.optimize.learners import Thompson
-from pasto.records import Observation
 from pasto.service.rounds.late_events import build_correction
 from pasto.service.rounds.learner_step import Correction, RoundObservations, initial_update, update_learner
 from pasto.study import Study

@@ -9,7 +9,7 @@ import pytest
 
 import pasto
 from pasto.errors import SolverError
-from pasto.records import Observation
+from pasto.observation import Observation
 from pasto.service.rounds.learner_step import RoundObservations, initial_update, update_learner
 from pasto.study import Study
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pasto.document_validation import ProblemList
 from pasto.service.study_file.amounts import read_level, read_loss, read_share
 from pasto.service.study_file.spec import GuardrailLevel, plain
-from pasto.validation import ProblemList
 
 
 @pytest.mark.parametrize(

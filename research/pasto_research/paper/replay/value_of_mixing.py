@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.objective import Objective
 from pasto.optimize import solve
-from pasto.records import Blend
 from pasto_research.paper.replay.users import UserSample
 
 

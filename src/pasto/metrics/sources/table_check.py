@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from pasto.document_validation import ProblemList, nearest_name
 from pasto.metrics.definitions import Column
 from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
 from pasto.metrics.sql import QueryBuilder
-from pasto.records import Value
-from pasto.validation import ProblemList, nearest_name
+from pasto_sdk.policy_document import Value
 
 ColumnKind = Literal["number", "text", "bool", "time", "other"]
 Types = Mapping[str, Mapping[str, str] | None]

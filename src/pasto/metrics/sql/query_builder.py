@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pasto.records import Value
+from pasto_sdk.policy_document import Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Exact solver: the best blend for any kind of goal, from concave quadratic programs over the simplex of candidates.
 
-A linear goal is one program, a ratio a few of them, and a concave utility one in each Newton step (`concave`). Single
-programs are solved by an active set, and many of one shape by an interior point.
+A linear goal is one program, a ratio a few of them (`ratio`), and a concave utility one in each Newton step
+(`concave`). Single programs are solved by an active set, and many of one shape by an interior point.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ def solve_exact(form: NormalForm, means: FloatArray) -> Solution:
     >>> solve_exact(form, np.array([[2.0, 0.0], [-2.0, 2.0]])).probabilities
     array([0.5, 0.5])
     """
-    from pasto.optimize.exact.concave import solve_utility  # it solves programs by the functions below
+    from pasto.optimize.exact.concave import solve_utility  # both solve programs by the functions below
+    from pasto.optimize.exact.ratio import solve_ratio
 
     match form.goal:
         case LinearGoal():
@@ -167,30 +168,6 @@ def solve_exact(form: NormalForm, means: FloatArray) -> Solution:
         case UtilityGoal() as goal:
             return solve_utility(form, goal, means)
     raise UnsupportedError(f"no exact answer for a goal of kind {type(form.goal).__name__}")
-
-
-def solve_ratio(form: NormalForm, goal: RatioGoal, means: FloatArray) -> Solution:
-    """Return the blend with the best ratio of blended halves, by Dinkelbach's iteration.
-
-    N/D exceeds a level θ exactly if N − θD is positive, and that is linear in the blend. So solve for N − θD, raise θ
-    to the ratio reached, and repeat until nothing is gained.
-
-    >>> import numpy as np, pasto
-    >>> form = pasto.maximize(pasto.ratio("likes", "views")).keep("views", at_least=55).form()
-    >>> solve_ratio(form, form.goal, np.array([[1.0, 6.0], [10.0, 100.0]])).probabilities
-    array([0.5, 0.5])
-    """
-    top, bottom = goal.numerator @ means, goal.denominator @ means
-    slack = form.rows @ means - form.at[:, None]
-    level = float((top / bottom).min())
-    for _ in range(100):
-        solution = solve_linear(Program(top - level * bottom, slack, form.penalties))
-        reached = float((top @ solution.probabilities) / (bottom @ solution.probabilities))
-        if reached <= level + 1e-13 * abs(level):
-            unit = goal.scale / float(bottom @ solution.probabilities)
-            return Solution(solution.probabilities, solution.duals * unit, solution.feasible)
-        level = reached
-    raise SolverError(f"the ratio still rose after 100 rounds, at {np.format_float_scientific(level, 6)}")
 
 
 def solve_linear(program: Program) -> Solution:

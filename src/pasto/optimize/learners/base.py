@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.errors import ObjectiveError, OptionError
 from pasto.estimate import CandidateHistory, ControlMeans, Sample
 from pasto.objective import LinearGoal, NormalForm, Objective, UtilityGoal
 from pasto.optimize.exact.solver import Program, solve_batch, solve_exact
-from pasto.records import Blend
 
 State = TypeVar("State")
 

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.errors import ObjectiveError, OptionError, StateError, UnsupportedError
 from pasto.estimate import add_samples
 from pasto.objective import NormalForm, RatioGoal
 from pasto.optimize.blend_summary import summarize_blend
 from pasto.optimize.learners.base import LearningProblem, RoundResult
-from pasto.records import Blend
 
 
 @dataclass(frozen=True, slots=True)

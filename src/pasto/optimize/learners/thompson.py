@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.errors import MissingExtraError, OptionError, StateError
 from pasto.estimate import (
     CandidateModel,
@@ -30,11 +31,9 @@ from pasto.optimize.learners.base import (
     price_metrics,
     read_baseline_offsets,
 )
-from pasto.optimize.learners.certificate import certified_blend, solve_certified
+from pasto.optimize.learners.certificate import build_outlook, certified_blend, solve_certified
 from pasto.optimize.learners.exploration_limits import ShareBounds, cap_shares, limit_to_budget
-from pasto.optimize.learners.outlook import build_outlook
 from pasto.optimize.learners.value_of_information import RoundEvidence
-from pasto.records import Blend
 
 
 def allocate(blends: FloatArray, variances: FloatArray, noise: float) -> FloatArray:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from pasto.arrays import FloatArray
+from pasto.blend import LearningForecast
 from pasto.estimate import Posterior
 from pasto.objective import LinearGoal, NormalForm
 from pasto.optimize.chance_constrained.program import expected_penalty
@@ -29,7 +30,6 @@ from pasto.optimize.learners.base import (
     read_baseline_offsets,
     stack_programs,
 )
-from pasto.records import LearningForecast
 
 MAX_FORECAST_CANDIDATES = 48
 """Candidates of which data are simulated: those that take part in the blends of most draws."""

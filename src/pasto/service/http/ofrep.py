@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import msgspec
 
 from pasto.errors import InputError, LifecycleError, StoreError, UnknownStudyError
-from pasto.records import Value
 from pasto.service.http.body import check_depth
 from pasto.service.http.policies import assignment_reason
 from pasto.service.http.request import HttpRequest
@@ -17,7 +16,7 @@ from pasto.service.http.responses import JSON, HttpResponse, encode
 from pasto.service.http.schemas import FlagRequest
 from pasto.space import Candidates, Space
 from pasto_sdk.policy import PublishedPolicy
-from pasto_sdk.policy_document import Bucket
+from pasto_sdk.policy_document import Bucket, Value
 
 REQUEST = msgspec.json.Decoder(FlagRequest)
 JSON_DECODER = msgspec.json.Decoder()

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.errors import PastoError
 from pasto.estimate import CovariateAdjustment
 from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.objective import Objective
 from pasto.optimize import solve_exact, summarize_blend
-from pasto.records import Blend
 from pasto.report.lift_records import IntervalEstimate
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec

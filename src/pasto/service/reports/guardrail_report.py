@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pasto.report.guardrail_text import contradiction_text, price_text
+from pasto.report.guardrail_text import contradiction_text
 from pasto.report.lift_records import GuardrailSide, LiftRecord, MeasuredInterval
 from pasto.report.records import (
     ArmVerdict,
@@ -17,6 +17,7 @@ from pasto.report.records import (
     GuardrailReport,
     PriceReport,
 )
+from pasto.report.summary import price_text
 from pasto.service.reports.candidate_estimates import CandidateEstimates, solve_draws, summarize_draws
 from pasto.service.reports.lift_report import BLEND_TARGET
 from pasto.service.study_file import GuardrailSpec, StudySpec

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.errors import NotFittedError, PastoError
 from pasto.objective import Objective, Ratio
 from pasto.optimize import summarize_blend
-from pasto.records import Blend
 from pasto.report.records import BlendRecord, SinglePoint, TradeoffPoint, TradeoffReport
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.candidate_estimates import solve_means

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pasto.arrays import FloatArray
+from pasto.blend import Blend
 from pasto.errors import ObjectiveError, OptionError
 from pasto.objective import Objective, Ratio
 from pasto.objective.parsing import parse_objective
-from pasto.records import Blend
 from pasto.report.records import WhatIfAnswer
 from pasto.report.summary import WHAT_IF_ASSUMPTIONS
 from pasto.service.reports.candidate_estimates import (

@@ -14,7 +14,7 @@ import numpy as np
 from pasto.errors import MeasurementError, PastoError
 from pasto.metrics import Moments
 from pasto.metrics.moments import Matrix
-from pasto.records import Observation
+from pasto.observation import Observation
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import MaturingRound
 from pasto.study import Study

@@ -6,8 +6,8 @@ import re
 from decimal import Decimal
 from typing import Any
 
+from pasto.document_validation import LARGEST, FieldKind, ProblemList, show_value
 from pasto.service.study_file.spec import GuardrailLevel
-from pasto.validation import LARGEST, FieldKind, ProblemList, show_value
 
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{0,400})?|\.[0-9]{1,400}"
 _PERCENT = re.compile(rf"([+-]?)\s*({_NUMBER})\s*%")

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pasto.document_validation import ProblemList, nearest_name, show_value, within
 from pasto.errors import InputError
-from pasto.records import Value
 from pasto.service.study_file.schema import FIELDS, MAX_CANDIDATES, MAX_CONSTRAINT_CHARACTERS, MAX_PARAMETERS
 from pasto.space import Candidates, Choice, Integer, Real, Space, grid
 from pasto.space.parameters import Parameter, text
-from pasto.validation import ProblemList, nearest_name, show_value, within
+from pasto_sdk.policy_document import Value
 
 MAX_NAME_CHARACTERS = 200
 """Characters of a candidate's name."""

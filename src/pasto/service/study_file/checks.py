@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pasto.durations import format_duration
+from pasto.document_validation import ProblemList
+from pasto.formatting import format_duration
 from pasto.metrics import Column, Metric
 from pasto.objective.goals import likely_percentage
 from pasto.service.study_file.goals import find_useless_bound
 from pasto.service.study_file.spec import GuardrailSpec, StudySpec, TeamSource
-from pasto.validation import ProblemList
 
 MIN_COST_SHARE = 1e-3
 """Share of the goal's range: a penalty that costs less at a total breach does nothing."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pasto.document_validation import ProblemList, nearest_name, show_value, within
 from pasto.errors import ObjectiveError
 from pasto.metrics import Metric
 from pasto.objective import Objective, Ratio, maximize, minimize
@@ -13,7 +14,6 @@ from pasto.objective.goals import likely_percentage
 from pasto.service.study_file.amounts import read_loss
 from pasto.service.study_file.schema import FIELDS, MAX_GUARDRAILS
 from pasto.service.study_file.spec import GuardrailLevel, GuardrailSpec, plain
-from pasto.validation import ProblemList, nearest_name, show_value, within
 
 
 def read_goals(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pasto.document_validation import MAX_TEXT_CHARACTERS, ProblemList, show_value
 from pasto.errors import HistoryError
 from pasto.metrics import Metric
 from pasto.objective import Objective
 from pasto.service.study_file.schema import MAX_CANDIDATES
 from pasto.space import Candidates, Space
 from pasto.study.history import ERROR_SUFFIX, History
-from pasto.validation import MAX_TEXT_CHARACTERS, ProblemList, show_value
 
 
 def read_history(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pasto.document_validation import Field
 from pasto.service.study_file.loader import read_document
 from pasto.service.study_file.schema import SECTIONS
-from pasto.validation import Field
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ONE_OF = ("one of two", "one of three")

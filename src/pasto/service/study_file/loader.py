@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from pasto.document_validation import show_value
 from pasto.errors import MissingExtraError, StudyFileError
 from pasto.service.study_file.parser import parse_spec
 from pasto.service.study_file.spec import StudySpec
-from pasto.validation import show_value
 
 MAX_BYTES = 4 * 2**20
 """Bytes of a study file: ten thousand candidates fit well."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pasto.arrays import FloatArray
+from pasto.document_validation import nearest_name
 from pasto.errors import OptionError, UnsupportedError
 from pasto.metrics import Metric
 from pasto.optimize.learners import Thompson
@@ -15,7 +16,6 @@ from pasto.planning.outline import DEFAULT_COMPETITION, DailySwing
 from pasto.service.study_file.spec import GuardrailSpec, StudySpec
 from pasto.space import Candidates
 from pasto.study.candidate_growth import choose_first_points
-from pasto.validation import nearest_name
 
 SPACE_SEED = 0
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
+from pasto.document_validation import ProblemList
 from pasto.errors import HistoryError, MissingExtraError, PastoError, StudyFileError, UnsupportedError
 from pasto.metrics import Column, Metric, parse_metrics
 from pasto.metrics.parsing import metric_document
@@ -23,7 +24,6 @@ from pasto.service.study_file.sources import read_source
 from pasto.service.study_file.spec import RoundsSpec, StudySpec, TrafficSpec
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
-from pasto.validation import ProblemList
 
 DAY_SECONDS = 86_400.0
 DEPLOY_SECONDS = 180.0 * DAY_SECONDS

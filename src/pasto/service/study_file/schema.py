@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pasto.durations import duration_kind
-from pasto.metrics.fields import METRIC_FIELDS, METRIC_NAME, RATIO_FIELDS
-from pasto.metrics.parsing import MAX_METRICS
-from pasto.optimize.learners import LEARNERS
-from pasto.service.study_file.amounts import LEVEL, LOSS, share_kind
-from pasto.validation import (
+from pasto.document_validation import (
     BOOL,
     MAX_TEXT_CHARACTERS,
     Field,
@@ -25,6 +20,11 @@ from pasto.validation import (
     show_value,
     text_kind,
 )
+from pasto.durations import duration_kind
+from pasto.metrics.definition_fields import METRIC_FIELDS, METRIC_NAME, RATIO_FIELDS
+from pasto.metrics.parsing import MAX_METRICS
+from pasto.optimize.learners import LEARNERS
+from pasto.service.study_file.amounts import LEVEL, LOSS, share_kind
 
 MAX_CANDIDATES = 10_000
 MAX_PARAMETERS = 64

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pasto.document_validation import ProblemList, show_value
 from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
 from pasto.service.study_file.schema import FIELDS, MAX_TABLES
 from pasto.service.study_file.spec import TeamSource
-from pasto.validation import ProblemList, show_value
 
 
 def read_source(problems: ProblemList, given: object) -> TeamSource | None:

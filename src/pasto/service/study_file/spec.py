@@ -16,12 +16,12 @@ from pasto.metrics import Column, Metric
 from pasto.metrics.sources.team_tables import TeamTables
 from pasto.objective import Objective
 from pasto.optimize.learners import Learner
-from pasto.records import Value
 from pasto.space import Candidates, Space
 from pasto.study import Study
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 from pasto.study.history import History
 from pasto.study.pending_rounds import count_remembered_policies
+from pasto_sdk.policy_document import Value
 
 
 class GuardrailLevel(NamedTuple):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
-from pasto.durations import duration_kind
-from pasto.metrics.definitions import Aggregate, Comparison
-from pasto.validation import (
+from pasto.document_validation import (
     BOOL,
     LARGEST,
     Field,
@@ -18,6 +16,8 @@ from pasto.validation import (
     pattern_kind,
     text_kind,
 )
+from pasto.durations import duration_kind
+from pasto.metrics.definitions import Aggregate, Comparison
 
 MAX_CONDITIONS = 32
 """Conditions of one metric, and values in one list."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import pasto
-from pasto.records import Blend, Certificate, LearningForecast, Outlook
-from pasto.report.advice_text import write_advice
+from pasto.blend import Blend, Certificate, LearningForecast, Outlook
 from pasto.report.records import BlendRecord, Report, read_record, write_record
 from pasto.report.sections import build_sections
+from pasto.report.summary import write_advice
 from pasto.service.study_state import describe_blend
 
 CERTIFICATE = Certificate(0.95, True, {}, {})

@@ -1,4 +1,4 @@
-"""Records that cross the borders of packages: frozen values, standard library only."""
+"""Blends: the answer of a study or of `solve`, with its certificate and the value of more rounds."""
 
 from __future__ import annotations
 
@@ -8,64 +8,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pasto.formatting import format_confidence, format_number, format_percent
-from pasto_sdk.policy_document import Value as Value
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """One unit's candidate, with the probability it was drawn with.
-
-    >>> Assignment(id="0/0", round=0, version=0, candidate=1, name="b", values={"weight": 2}, propensity=0.5).name
-    'b'
-    """
-
-    id: str
-    """Unique within the study: round and slot."""
-    round: int
-    version: int
-    """The version of the policy it was drawn from."""
-    candidate: int
-    name: str
-    values: Mapping[str, Value]
-    propensity: float
-    """The probability that the draw really used; every estimator must use it."""
-    control: bool = False
-    """Held on the baseline by design; its propensity is then the control's share."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Measurement of one candidate in one round: û, the mean over its units, and that mean's covariance.
-
-    >>> Observation(version=3, candidate=0, units=1200, mean=(31.2, 0.02)).units
-    1200
-    """
-
-    version: int
-    """The version of the policy under which the units were drawn."""
-    candidate: int
-    units: float
-    mean: tuple[float, ...]
-    """One number a metric, in the objective's order."""
-    covariance: tuple[tuple[float, ...], ...] | None = None
-    """The covariance of the mean, not of a unit; None if it was not measured. With covariates, it has a row and a
-    column for each of them, after the metrics."""
-    control: bool = False
-    """Units held on the baseline by design, apart from the policy's own draw of it."""
-    covariates: tuple[float, ...] = ()
-    """The means of what the same units did before the round, which takes noise out of the metrics (CUPED)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """Distribution over candidates that is served now, p_t, with a version.
-
-    >>> Policy(version=0, probabilities=(0.5, 0.5)).version
-    0
-    """
-
-    version: int
-    probabilities: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
