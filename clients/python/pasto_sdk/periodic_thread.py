@@ -1,4 +1,7 @@
-"""Periodic thread: the one kind of background thread that clients and the service use for repeated work."""
+"""Periodic thread: the one kind of background thread that clients and the service use for repeated work.
+
+The client needs only the standard library, whose `threading.Timer` starts a new thread for each step.
+"""
 
 from __future__ import annotations
 

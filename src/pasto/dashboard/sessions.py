@@ -1,4 +1,7 @@
-"""Sessions of the dashboard: a signed cookie that every node can verify, and a token for its forms."""
+"""Sessions of the dashboard: a signed cookie that every node can verify, and a token for its forms.
+
+Starlette's `SessionMiddleware` signs a cookie too, but its sessions outlive their API key, and it has no form tokens.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,15 @@
 
 A linear goal is one program, a ratio a few of them (`ratio`), and a concave utility one in each Newton step
 (`concave`). Single programs are solved by an active set, and many of one shape by an interior point.
+
+Both are needed, and both are faster than HiGHS (`scipy.optimize.linprog`), which takes no penalties. Milliseconds of
+`pasto bench solve` for two hard guardrails, for all problems together:
+
+| candidates | problems | here | HiGHS one by one |
+|---|---|---|---|
+| 100 | 1 | 0.5 (active set) | 1.3 |
+| 100,000 | 1 | 44 (active set) | 4,200 |
+| 100 | 256 | 35 (interior point; 0.14 each) | 1,290 |
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Rate limit: the events per second that one API key may send, as a token bucket."""
+"""Rate limit: the events per second that one API key may send, as a token bucket.
+
+Rate limiters for ASGI count requests before the body is read. Here a batch costs as many tokens as it has events.
+"""
 
 from __future__ import annotations
 
