@@ -152,6 +152,22 @@ def test_what_was_learned_is_saved_bit_for_bit(contrast: bool) -> None:
         np.testing.assert_array_equal(read.posterior(None).mean, level.posterior(None).mean)
 
 
+def test_a_history_on_another_scale_is_learned_too() -> None:
+    rng = np.random.default_rng(5)
+    truth = 20.0 + rng.normal(size=(METRICS, 40))
+    for scale in (0.01, 100.0):
+        history = CandidateHistory.of_levels(
+            scale * truth, np.zeros((40, METRICS, METRICS)), np.ones(40, dtype=np.bool_)
+        )
+        model = LevelModel(SufficientStatistics.empty(METRICS, 40), history=HistoryPrior.start(history))
+        for _ in range(4):
+            model = model.add(_round(truth, rng, candidates=40))
+        errors = (model.posterior(None).mean - truth) / np.sqrt(model.posterior(None).variances(np.eye(METRICS)))
+        assert 0.4 < float(np.sqrt(np.mean(np.square(errors)))) < 1.3
+        assert model.history is not None
+        assert (model.history.explained > 0.9).all() == (scale > 1.0)  # a slope of 100 is far from one
+
+
 def test_a_model_without_history_saves_no_history() -> None:
     assert "history" not in LevelModel(SufficientStatistics.empty(METRICS, COUNT)).to_saved()
     assert "history" not in ContrastModel(ControlContrasts.empty(np.ones(2, dtype=np.bool_), COUNT), 0).to_saved()

@@ -257,20 +257,27 @@ class WorldInstance:
         form = self.objective.form(None if self.baseline is None else self.means[:, self.baseline])
         return np.asarray(form.slack(self.means @ probabilities))
 
-    def study(self, seed: int, learner: Thompson | None = None) -> pasto.Study:
+    @property
+    def settings(self) -> list[dict[str, Any]]:
+        """The candidates: points on a line if neighbours are alike, otherwise names."""
+        count = self.world.candidates
+        if self.world.shape in ("smooth", "rough"):
+            return [{"x": k / (count - 1)} for k in range(count)]
+        return [{"id": f"c{k}"} for k in range(count)]
+
+    def study(
+        self, seed: int, learner: Thompson | None = None, history: list[dict[str, Any]] | None = None
+    ) -> pasto.Study:
         """Return a study of this world that has learned nothing yet."""
         world = self.world
-        if world.shape in ("smooth", "rough"):
-            candidates: list[dict[str, Any]] = [{"x": k / (world.candidates - 1)} for k in range(world.candidates)]
-        else:
-            candidates = [{"id": f"c{k}"} for k in range(world.candidates)]
         return pasto.Study(
-            candidates,
+            self.settings,
             self.objective,
             learner=Thompson(contrast=world.contrast) if learner is None else learner,
             seed=seed,
             baseline=self.baseline,
             control_share=world.control,
+            history=history,
         )
 
     def run_round(self, study: pasto.Study, number: int, rng: np.random.Generator) -> None:

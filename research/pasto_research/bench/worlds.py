@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 
 from pasto.objective import Objective, maximize
 from pasto.sim import World, synthetic_b, table
@@ -34,6 +35,18 @@ def uniform(sigma: float, candidates: int = 100, guardrails: int = 2, *, hard: b
 
     def make(rng: np.random.Generator) -> World:
         return table(objective.by_metric(rng.uniform(-1.0, 1.0, (1 + guardrails, candidates))), sigma, objective)
+
+    return make
+
+
+def correlated(sigma: float, candidates: int = 100, guardrails: int = 2) -> Maker:
+    """Return means uniform on [−1, 1] whose guardrails fall with the goal: correlation −0.6, guardrails at 0.5."""
+    objective = _objective(guardrails, hard=False)
+
+    def make(rng: np.random.Generator) -> World:
+        scores = rng.standard_normal((1 + guardrails, candidates))
+        scores[1:] = -0.6 * scores[0] + 0.8 * scores[1:]
+        return table(objective.by_metric(2.0 * ndtr(scores) - 1.0), sigma, objective)
 
     return make
 

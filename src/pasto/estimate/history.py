@@ -22,6 +22,7 @@ from pasto.estimate.posterior import (
     MAX_SHARED_CANDIDATES,
     PRIOR_CANDIDATES,
     IndependentPosterior,
+    excess_variance,
     learned_covariance_errors,
 )
 from pasto.estimate.sufficient_statistics import SufficientStatistics, regularize
@@ -94,6 +95,8 @@ class HistoryPrior:
     """(metrics, metrics): Σ, of the candidates' means around the prediction."""
     slopes: FloatArray
     """(metrics, metrics): D."""
+    learned: bool = False
+    """False before the first round."""
 
     @classmethod
     def start(cls, history: CandidateHistory) -> HistoryPrior:
@@ -118,14 +121,23 @@ class HistoryPrior:
         """Return the prediction D h_k, up to a level, (metrics, candidates)."""
         return np.asarray(self.slopes @ self.history.centred)
 
+    def widen(self, estimates: FloatArray, noises: FloatArray) -> HistoryPrior:
+        """Return the start of learning: at least as wide as the first estimates, whose scale may differ from before.
+
+        `estimates` are (candidates, metrics), `noises` (candidates, metrics, metrics).
+        """
+        least = excess_variance(estimates, noises)
+        return replace(self, covariance=np.diag(np.maximum(np.diag(self.covariance), least)), learned=True)
+
     def to_saved(self) -> dict[str, Any]:
         """Return what was learned as a plain JSON value, bit for bit; the history itself belongs to the study."""
-        return {"covariance": self.covariance.tolist(), "slopes": self.slopes.tolist()}
+        return {"covariance": self.covariance.tolist(), "slopes": self.slopes.tolist(), "learned": self.learned}
 
     @classmethod
     def from_saved(cls, saved: dict[str, Any], history: CandidateHistory) -> HistoryPrior:
         """Return what `to_saved` wrote."""
-        return cls(history, np.array(saved["covariance"], dtype=float), np.array(saved["slopes"], dtype=float))
+        covariance, slopes = (np.array(saved[name], dtype=float) for name in ("covariance", "slopes"))
+        return cls(history, covariance, slopes, bool(saved["learned"]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,6 +223,7 @@ def learn_from_levels(prior: HistoryPrior, statistics: SufficientStatistics) -> 
     noises = np.asarray(np.linalg.inv(statistics.likelihood()[0][measured]), dtype=float)
     typical_noise = _typical_noise(statistics)
     metrics, count = len(prior.covariance), int(measured.sum())
+    prior = prior if prior.learned else prior.widen(statistics.estimates()[measured], noises)
     for _ in range(EM_STEPS):
         fit = HistoryRegression.fit(statistics, noises, prior)
         gains = prior.covariance @ fit.inverse[measured]
@@ -236,15 +249,13 @@ def posterior_of_levels(prior: HistoryPrior, statistics: SufficientStatistics) -
     means = fit.design @ fit.coefficients + np.einsum("kij,kj->ki", gains, fit.residuals)
     covariances = loadings @ fit.prior
     covariances = 0.5 * (covariances + covariances.transpose(0, 2, 1))
-    shared = None
-    if len(measured) <= MAX_SHARED_CANDIDATES:
-        shared = loadings @ fit.design @ np.linalg.cholesky(regularize(fit.coefficient_covariance))
-        if measured.any():
-            noises = noises + prior.errors[measured]
-            errors = learned_covariance_errors(prior.covariance, noises, _typical_noise(statistics))
-            scores = np.einsum("kij,kj->ki", fit.inverse, fit.residuals)
-            moves = np.einsum("kij,rjl,kl->kir", loadings, errors, scores, optimize=True)
-            shared = np.concatenate([shared, moves], axis=2)
+    shared = loadings @ fit.design @ np.linalg.cholesky(regularize(fit.coefficient_covariance))
+    if measured.any() and len(measured) <= MAX_SHARED_CANDIDATES:
+        noises = noises + prior.errors[measured]
+        errors = learned_covariance_errors(prior.covariance, noises, _typical_noise(statistics))
+        scores = np.einsum("kij,kj->ki", fit.inverse, fit.residuals)
+        moves = np.einsum("kij,rjl,kl->kir", loadings, errors, scores, optimize=True)
+        shared = np.concatenate([shared, moves], axis=2)
     return IndependentPosterior((means + _origin(statistics)).T.copy(), covariances, shared)
 
 

@@ -30,9 +30,13 @@ def learn_from_contrasts(prior: HistoryPrior, contrasts: ControlContrasts, basel
     measured = contrasts.measured & others
     if not measured.any():
         return prior
-    typical_noise = contrasts.noise / float(np.median(np.diag(contrasts.information)[measured]))
-    count = int(measured.sum())
-    for _ in range(FIRST_EM_STEPS if contrasts.rounds <= 1.0 else EM_STEPS):
+    weights = np.diag(contrasts.information)[measured]
+    typical_noise = contrasts.noise / float(np.median(weights))
+    count, steps = int(measured.sum()), EM_STEPS
+    if not prior.learned:
+        noises = contrasts.noise / weights[:, None, None]
+        prior, steps = prior.widen((contrasts.weighted[:, measured] / weights).T, noises), FIRST_EM_STEPS
+    for _ in range(steps):
         fit = ContrastFit.of(prior, contrasts, baseline)
         own = fit.variances[:, None] * fit.scores[:, measured]
         reduction = np.einsum("ckk->ck", fit.score_precision())[:, measured]

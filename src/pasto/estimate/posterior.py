@@ -404,7 +404,7 @@ def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, st
     count = len(estimates)
     typical_noise = statistics.pooled_covariance() / float(np.median(statistics.units[measured]))
     mean = estimates.mean(axis=0) if start is None else start.mean
-    covariance = np.diag(_excess_variance(estimates, noises)) if start is None else start.covariance
+    covariance = np.diag(excess_variance(estimates, noises)) if start is None else start.covariance
     for _ in range(steps):
         inverse = np.linalg.inv(regularize(covariance))
         covariances = np.linalg.inv(precision + inverse)
@@ -480,7 +480,7 @@ def _log_likelihood(prior: Prior, statistics: SufficientStatistics) -> float:
     return float((maximum + np.log(np.exp(logs - maximum).sum(axis=0)))[statistics.measured].sum())
 
 
-def _excess_variance(estimates: FloatArray, noises: FloatArray) -> FloatArray:
+def excess_variance(estimates: FloatArray, noises: FloatArray) -> FloatArray:
     """Return each metric's variance between candidates less its noise, (metrics,), at least a tenth of the noise."""
     noise = np.einsum("kii->ki", noises).mean(axis=0)
     if len(estimates) < 2:

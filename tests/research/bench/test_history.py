@@ -1,0 +1,36 @@
+"""Tests of the benchmark of the warm start: histories of a stated correlation, rounds to a level, small runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pasto_research.bench import history
+from pasto_research.bench.history import CertificateTask, HistoryTask, checkpoints, past_results, rounds_to
+
+
+@pytest.mark.parametrize("correlation", [0.9, 0.0, -0.5])
+def test_a_history_has_the_correlation_and_the_spread_of_the_truth(correlation: float) -> None:
+    truth = np.random.default_rng(1).uniform(-1, 1, (3, 4000))
+    means, errors = past_results(truth, correlation, np.random.default_rng(2), stated_error=0.0)
+    for past, row in zip(means, truth, strict=True):
+        assert np.corrcoef(past, row)[0, 1] == pytest.approx(correlation, abs=0.05)
+        assert past.std() == pytest.approx(row.std(), rel=0.05)
+    assert not errors.any()
+
+
+def test_rounds_are_read_from_a_curve_that_does_not_fall() -> None:
+    gains, gaps = np.array([[0.0, 0.9, 0.5, 1.0]]), np.array([1.0])
+    assert rounds_to(gains, gaps, (5, 10, 15, 20)) == pytest.approx(15 + 5 * 0.05 / 0.3)
+    assert rounds_to(gains / 2, gaps, (5, 10, 15, 20)) == float("inf")
+    assert checkpoints(60)[:4] == (2, 5, 10, 15)
+    assert checkpoints(60)[-1] == 60
+
+
+def test_an_instance_and_a_study_run() -> None:
+    gains, gap = history.run_instance(HistoryTask(0, 0.9, 0, 5, (2, 4)))
+    assert len(gains) == 2
+    assert gap > 0
+    looks = history.run_study(CertificateTask(2, "at least", 0.9, 5))
+    assert looks is not None
+    assert all(0 <= holds <= binding for binding, holds in looks)
