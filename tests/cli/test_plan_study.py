@@ -162,7 +162,7 @@ def test_an_earlier_study_gives_deviations_and_the_swing(
     ("words", "printed"),
     [
         (("FILE",), "add --units-per-day with the units that come in a day"),
-        (("FILE", "--units-per-day", "0", *GIVEN), "units_per_day must be a number of at least 1, got 0"),
+        (("FILE", "--units-per-day", "0", *GIVEN), "Invalid value for '--units-per-day'"),
         (
             ("FILE", "--units-per-day", "1e5"),
             "the mean of like_rate is needed, because its guardrail like_rate >= 0.03",
@@ -196,6 +196,15 @@ def test_a_yaml_history_with_other_fields_is_refused(run: Any, study_file: Path,
     rejected = run("plan", study_file, "--units-per-day", "2e5", "--history", written)
     assert "watch_time in" in rejected.stderr
     assert "must have mean, std or spread" in rejected.stderr
+
+
+def test_a_study_over_ranges_has_no_list_of_candidates(run: Any, study_file: Path) -> None:
+    ranges = "ranges: {weight: {low: 0, high: 2}}"
+    text = STUDY.replace("baseline: {setting: a}", "baseline: {weight: 1}")
+    study_file.write_text(text.replace(text[text.index("candidates:") : text.index("metrics:")], f"{ranges}\n"))
+    outcome = run("plan", study_file, "--units-per-day", "2e5", *GIVEN, "--days", 3)
+    assert "10 (to begin with)" in outcome.stdout
+    assert "begins with so many settings of its ranges" in outcome.stdout
 
 
 def test_only_the_posterior_blend_is_forecast(run: Any, study_file: Path) -> None:

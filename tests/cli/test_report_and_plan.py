@@ -121,6 +121,17 @@ def test_a_plan_starts_from_a_study(run: Any, store_folder: Path) -> None:
     assert "it measures x, y" in rejected.stderr
 
 
+def test_a_study_is_planned_from_an_earlier_one(run: Any, store_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "feed.json"
+    file.write_text(json.dumps({**DOCUMENT, "name": "next"}))
+    words = ("plan", file, "--units-per-day", 20_000, "--days", 3, "--from", "feed", "--store", store_folder)
+    facts = json.loads(run(*words, "--json").stdout)["facts"]
+    found = {(fact["metric"], fact["quantity"]): (fact["value"], fact["source"]) for fact in facts}
+    assert found["x", "mean"] == (pytest.approx(9.8, abs=0.2), "study")
+    assert found["y", "deviation"] == (pytest.approx(1.0, abs=0.15), "study")
+    assert found["x", "spread"] == (0.02, "default")  # three candidates do not show how much they differ
+
+
 @pytest.mark.parametrize(
     ("words", "printed"),
     [

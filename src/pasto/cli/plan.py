@@ -60,10 +60,15 @@ Examples:
 """,
 )
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--units-per-day", type=float, metavar="N", help="Units (such as users) that come in a day; required.")
+@click.option(
+    "--units-per-day",
+    type=click.FloatRange(min=1),
+    metavar="N",
+    help="Units (such as users) that come in a day; required.",
+)
 @click.option(
     "--days",
-    type=float,
+    type=click.FloatRange(1, 3660),
     default=28.0,
     metavar="N",
     help="Days that the study may take; 28 by default.",

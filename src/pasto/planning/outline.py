@@ -99,6 +99,8 @@ class StudyOutline:
     competition: float = DEFAULT_COMPETITION
     points: FloatArray | None = None
     """(candidates, columns): positions of the candidates with the baseline first; None if they have no numbers."""
+    is_space: bool = False
+    """True if the study begins with these candidates and chooses others from ranges."""
     unit: str = "unit"
 
     @property

@@ -62,6 +62,8 @@ class CandidatePlan:
     """Gain at the end of the study, for shorter and longer lists."""
     neighbours: bool
     """True if candidates differ in numbers, and neighbours are taken to be alike."""
+    is_space: bool = False
+    """True if the study chooses its candidates from ranges."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,16 +92,20 @@ def plan_control(dilution: float, explore: float, given: float) -> ControlPlan:
     return ControlPlan(share, given, best, excess(share), excess(given), dilution)
 
 
-def plan_candidates(listed: int, gains: Mapping[int, float], *, neighbours: bool = False) -> CandidatePlan:
-    """Recommend the shortest list whose expected gain is near the largest.
+def plan_candidates(
+    listed: int, gains: Mapping[int, float], *, neighbours: bool = False, is_space: bool = False
+) -> CandidatePlan:
+    """Recommend the shortest list whose expected gain is near the largest; a space has no list.
 
     >>> plan_candidates(10, {5: 1.0, 10: 1.4, 20: 1.5, 40: 1.3}).worth_listing
     20
     """
     most = max(gains.values())
     sizes = sorted(gains)
-    worth = next((size for size in sizes if gains[size] >= MIN_GAIN_PART * most), listed) if most > 0 else listed
-    return CandidatePlan(listed, worth, tuple(CandidateGain(size, gains[size]) for size in sizes), neighbours)
+    worth = listed
+    if most > 0 and not is_space:
+        worth = next((size for size in sizes if gains[size] >= MIN_GAIN_PART * most), listed)
+    return CandidatePlan(listed, worth, tuple(CandidateGain(size, gains[size]) for size in sizes), neighbours, is_space)
 
 
 def plan_confirmation(outline: StudyOutline, expected_lift: float) -> ConfirmationPlan:

@@ -34,6 +34,8 @@ HORIZON_FACTOR = 3.0
 """The forecast covers so many times the days that the study may take."""
 STUDIES = 96
 """Simulated studies; half as many for lists of other lengths."""
+LARGE_STUDIES, MAX_SIMULATED_CANDIDATES = 24, 9_600
+"""Simulated studies with many candidates, and the candidates of all studies together from which on there are fewer."""
 DRAWS, SCAN_DRAWS = 16, 8
 """Posterior draws of each policy, and the same for lists of other lengths."""
 SCAN_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -96,7 +98,7 @@ def plan_study(
     outline = StudyOutline(
         objective=objective,
         facts=complete_facts(objective, facts),
-        candidates=candidates if isinstance(candidates, int) else len(candidates),
+        candidates=len(candidates) if isinstance(candidates, Sized) else int(candidates),
         traffic=TrafficOutline(
             units_per_day, control_share, max_share=max_share, new_candidate_share=new_candidate_share
         ),
@@ -123,7 +125,8 @@ def make_plan(outline: StudyOutline, *, days: float = 28.0, studies: int = STUDI
 
     def forecast(candidates: int, control: float, rounds_ahead: int, count: int, draws: int) -> LearningForecast:
         scenario = outline.scenario(candidates=candidates, control=control, round_seconds=rounds.seconds)
-        return forecast_learning(scenario, rounds_ahead, studies=count, draws=draws, seed=seed)
+        enough = min(count, max(LARGE_STUDIES, MAX_SIMULATED_CANDIDATES // candidates))
+        return forecast_learning(scenario, rounds_ahead, studies=enough, draws=draws, seed=seed)
 
     first = forecast(outline.candidates, given or MIN_CONTROL, ahead, studies, DRAWS)
     first_days = np.asarray(maturity + round_days * first.rounds, dtype=float)
@@ -148,7 +151,9 @@ def make_plan(outline: StudyOutline, *, days: float = 28.0, studies: int = STUDI
         confidence=outline.confidence,
         rounds=rounds,
         control=control,
-        candidates=plan_candidates(outline.candidates, gains, neighbours=outline.points is not None),
+        candidates=plan_candidates(
+            outline.candidates, gains, neighbours=outline.points is not None, is_space=outline.is_space
+        ),
         guardrails=tuple(_plan_guardrail(outline, final, days_of, name) for name in outline.objective.names),
         gain=gain,
         given_days_to_half=given_days,

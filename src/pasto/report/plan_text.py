@@ -75,6 +75,8 @@ def _sections(plan: StudyPlan) -> Iterator[tuple[str, str, Sequence[str]]]:
     note = "" if control.share == control.given else f"now {_share(control.given)}"
     yield "control", _with_note(_share(control.share), note), [control_reason(plan)]
     note = "" if candidates.worth_listing == candidates.listed else f"now {candidates.listed:,}"
+    if candidates.is_space:
+        note = "to begin with"
     more = " or more" if candidates.worth_listing == candidates.gains[-1].candidates > candidates.listed else ""
     yield "candidates", _with_note(f"{candidates.worth_listing:,}{more}", note), candidate_reasons(plan)
     for guardrail in plan.guardrails:
@@ -112,6 +114,8 @@ def control_reason(plan: StudyPlan) -> str:
 
 def candidate_reasons(plan: StudyPlan) -> list[str]:
     """Return why a list of candidates has its length."""
+    if plan.candidates.is_space:
+        return ["The study begins with so many settings of its ranges, and adds others that would enter the blend."]
     gains = ", ".join(f"{_gain(plan, entry.gain)} with {entry.candidates:,}" for entry in plan.candidates.gains)
     sentences = [
         f"Expected gain after {_rounded(plan.days)} days: {gains}. A longer list has a better best candidate, and "

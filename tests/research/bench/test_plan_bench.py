@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from pasto_research.bench.plan import BAND, FIRST_WORLD, check_world, compared_days, summarize
+from pasto_research.bench.plan import PlanCheck, check_world, compared_days, summarize
 from pasto_research.bench.plan_worlds import PlanWorld, UnitMetric, draw_world
 
 
@@ -51,7 +53,24 @@ def test_a_plan_is_compared_with_studies() -> None:
     assert "% of all" in report.note
 
 
-def test_ratios_compare_days_up_to_the_last_one() -> None:
-    world = draw_world(FIRST_WORLD)
-    assert BAND[0] < 1.0 < BAND[1]
-    assert world == draw_world(FIRST_WORLD)
+def test_ratios_compare_days_within_the_simulated_ones() -> None:
+    check = check_world(9_004, 1)
+    course = check.courses[0]
+    certified = np.ones_like(course.certified)
+    early = replace(course, gains=np.full(len(check.days), course.best), certified=certified)
+    ratios = PlanCheck(check.world, check.plan, check.days, (early,)).ratios
+    half = check.plan.gain.days_to_half
+    assert ratios["half"] == pytest.approx(min(half or check.days[-1], check.days[-1]) / check.days[0])
+    late = replace(course, gains=np.full(len(check.days), -1.0), certified=~certified)
+    ratios = PlanCheck(check.world, replace(check.plan, gain=replace(check.plan.gain, days_to_half=None)),
+                       check.days, (late,)).ratios  # fmt: skip
+    assert "half" not in ratios
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("seed", [9_000, 9_003])
+def test_a_plan_agrees_with_the_learner(seed: int) -> None:
+    """Within a factor of two with 20 studies; the benchmark has more worlds and a narrower band."""
+    ratios = check_world(seed, 20).ratios
+    assert ratios
+    assert all(0.5 <= ratio <= 2.0 for ratio in ratios.values()), ratios

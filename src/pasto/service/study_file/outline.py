@@ -14,7 +14,7 @@ from pasto.optimize.learners import Thompson
 from pasto.planning import MetricFacts, RoundsOutline, StudyOutline, TrafficOutline, complete_facts
 from pasto.planning.outline import DEFAULT_COMPETITION, DailySwing
 from pasto.service.study_file.spec import GuardrailSpec, StudySpec
-from pasto.space import Candidates
+from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import choose_first_points
 
 SPACE_SEED = 0
@@ -78,6 +78,7 @@ def outline_study(
         },
         competition=competition,
         points=_positions(candidates, spec),
+        is_space=isinstance(spec.candidates, Space),
         unit=spec.unit,
     )
 
