@@ -15,6 +15,7 @@ from pasto.dashboard.chart_data import (
     build_series,
     sample_rounds,
 )
+from pasto.report.records import write_record
 from pasto.service.service import Service
 
 
@@ -47,7 +48,7 @@ def test_a_long_study_is_read_by_a_few_rounds_and_each_once(learned: Service, mo
 
 
 def test_the_series_of_a_study(learned: Service) -> None:
-    series = build_series(RoundSamples(learned.store), learned.policy_cache.snapshot("feed"))
+    series = write_record(build_series(RoundSamples(learned.store), learned.policy_cache.snapshot("feed")))
     assert (series["first"], series["last"], series["stride"]) == (1, 4, 1)
     assert series["policy"]["versions"] == [1, 2, 3, 4]
     sums = [sum(parts) for parts in zip(*series["policy"]["shares"], strict=True)]
@@ -64,7 +65,7 @@ def test_the_series_of_a_study(learned: Service) -> None:
 
 
 def test_a_range_of_rounds_alone(learned: Service) -> None:
-    series = build_series(RoundSamples(learned.store), learned.policy_cache.snapshot("feed"), 2, 3)
+    series = write_record(build_series(RoundSamples(learned.store), learned.policy_cache.snapshot("feed"), 2, 3))
     assert series["policy"]["versions"] == [2, 3]
     assert series["metrics"][0]["rounds"] == [2, 3]
 
@@ -72,7 +73,9 @@ def test_a_range_of_rounds_alone(learned: Service) -> None:
 def test_a_hundred_candidates_are_a_few_leaders_and_the_rest() -> None:
     shares = tuple((f"c{k}", (100 - k) / 5050) for k in range(40))
     others = sum((100 - k) / 5050 for k in range(40, 100))
-    series = build_policy_series([PolicySample(version, "learning", shares, others, 100) for version in (1, 2)])
+    series = write_record(
+        build_policy_series([PolicySample(version, "learning", shares, others, 100) for version in (1, 2)])
+    )
     assert series["names"] == [f"c{k}" for k in range(MAX_LEADERS)]
     assert series["others"]["name"] == "93 others"
     for at in (0, 1):

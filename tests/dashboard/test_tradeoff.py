@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pasto
+from pasto.report.records import write_record
 from pasto.service.reports.tradeoff import PosteriorMeans, chart_tradeoff
 from pasto.service.service import Service
 
@@ -17,7 +18,7 @@ def posterior_means(**given: Any) -> PosteriorMeans:
 
 
 def test_the_blend_and_the_curve_are_the_solver_s() -> None:
-    chart = chart_tradeoff(posterior_means(), {})
+    chart = write_record(chart_tradeoff(posterior_means(), {}))
     assert chart["blend"]["probabilities"] == {"a": 0.5, "b": 0.5}
     assert (chart["blend"]["x"], chart["blend"]["y"]) == ([0.0], 1.0)
     assert [point["name"] for point in chart["singles"]] == ["a", "b", "c"]
@@ -27,17 +28,19 @@ def test_the_blend_and_the_curve_are_the_solver_s() -> None:
 
 
 def test_another_limit_is_another_blend() -> None:
-    chart = chart_tradeoff(posterior_means(), {0: 1.0})
+    chart = write_record(chart_tradeoff(posterior_means(), {0: 1.0}))
     assert chart["blend"]["probabilities"]["b"] == pytest.approx(0.75)
     assert (chart["rails"][0]["at"], chart["rails"][0]["stated"]) == (1.0, 0.0)
-    assert not chart_tradeoff(posterior_means(), {0: 5.0})["blend"]["feasible"]
+    assert not write_record(chart_tradeoff(posterior_means(), {0: 5.0}))["blend"]["feasible"]
 
 
 def test_percentages_are_over_the_baseline_and_ratios_of_blends_are_ratios() -> None:
     rate = pasto.ratio("likes", "views", "rate")
     means = [[10.0, 12.0, 8.0], [2.0, 1.0, 9.0], [4.0, 4.0, 10.0]]
     current = {"b": 0.5, "c": 0.5}
-    chart = chart_tradeoff(posterior_means(metric=rate, at_least="-10%", means=means, baseline=0, current=current), {})
+    chart = write_record(
+        chart_tradeoff(posterior_means(metric=rate, at_least="-10%", means=means, baseline=0, current=current), {})
+    )
     assert chart["goal"]["unit"] == "%"
     assert [point["y"] for point in chart["singles"]] == pytest.approx([0.0, 20.0, -20.0])
     assert [point["x"] for point in chart["singles"]] == pytest.approx([0.0, -50.0, 80.0])

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from pasto.inference import Quantity
 from pasto.inference.lift import LiftTarget, estimate_history
 from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
 from pasto.report.guardrail_text import basis_text
-from pasto.report.records import finite
+from pasto.report.lift_records import GuardrailSide
+from pasto.report.records import extend_record, finite
 from pasto.service.close_record import CloseRecord, RecordedRound
 from pasto.service.http.responses import HttpResponse, json_response
 from pasto.service.policy_cache import StudySnapshot
@@ -178,52 +179,118 @@ MIN_UNITS = 50
 """Units below which a level has no interval."""
 
 
+@dataclass(frozen=True, slots=True)
+class OtherShares:
+    """Shares of all candidates but the leading ones, by version."""
+
+    name: str
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySeries:
+    """Shares of the leading candidates by version."""
+
+    versions: tuple[int, ...]
+    states: tuple[str, ...]
+    names: tuple[str, ...]
+    shares: tuple[tuple[float, ...], ...]
+    """Of each name, by version."""
+    others: OtherShares | None
+    count: int
+    """Largest number of candidates that a version served."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSeries:
+    """One metric by round: its level in the control and in the served traffic, and its lift or level with interval."""
+
+    name: str
+    role: Literal["goal", "guardrail"]
+    relative: bool
+    """True if `value` is the lift in percent over the control."""
+    rounds: tuple[int, ...]
+    units: tuple[int, ...]
+    confidence: float
+    control: tuple[float | None, ...]
+    served: tuple[float | None, ...]
+    value: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailSeries(MetricSeries):
+    """Metric of a guardrail by round, with its limit and its stop level."""
+
+    side: GuardrailSide
+    at: float | None
+    """Limit in the unit of `value`; None if it has another unit."""
+    floor: float | None
+    """Stop level in the unit of `value`; None if it has another unit."""
+    limit: str | float
+    """Limit as the study file has it."""
+    floor_written: str | float
+    judged: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSeries:
+    """Policies and metrics over a range of rounds."""
+
+    first: int
+    last: int
+    stride: int
+    rounds: int
+    """Rounds of the study."""
+    policy: PolicySeries
+    metrics: tuple[MetricSeries, ...]
+
+
 def build_series(
     samples: RoundSamples, snapshot: StudySnapshot, first: int = 1, last: int | None = None
-) -> dict[str, Any]:
-    """Return policies and metrics over a range of rounds as JSON."""
+) -> RoundSeries:
+    """Return policies and metrics over a range of rounds."""
     row = snapshot.row
     last = row.version if last is None else min(last, row.version)
     stride, numbers = sample_rounds(max(1, first), last, POINTS)
     served = samples.read_policies(row.number, numbers)
     rounds = [sample for sample in samples.read_rounds(row.number, numbers) if sample.round >= first]
-    return {
-        "first": numbers[0] if numbers else 0,
-        "last": last,
-        "stride": stride,
-        "rounds": row.version,
-        "policy": build_policy_series(served),
-        "metrics": build_metric_series(snapshot.spec, rounds),
-    }
+    return RoundSeries(
+        first=numbers[0] if numbers else 0,
+        last=last,
+        stride=stride,
+        rounds=row.version,
+        policy=build_policy_series(served),
+        metrics=tuple(build_metric_series(snapshot.spec, rounds)),
+    )
 
 
-def build_policy_series(served: Sequence[PolicySample]) -> dict[str, Any]:
+def build_policy_series(served: Sequence[PolicySample]) -> PolicySeries:
     """Return the shares of the leading candidates by version; the latest share counts most."""
     weight: dict[str, float] = {}
     for place, sample in enumerate(served):
         factor = len(served) if place == len(served) - 1 else 1.0
         for name, share in sample.shares:
             weight[name] = weight.get(name, 0.0) + factor * share
-    leaders = sorted(weight, key=lambda name: (-weight[name], name))[:MAX_LEADERS]
+    leaders = tuple(sorted(weight, key=lambda name: (-weight[name], name))[:MAX_LEADERS])
     most = max((sample.count for sample in served), default=0)
     lines = [dict(sample.shares) for sample in served]
-    shares = [[line.get(name, 0.0) for line in lines] for name in leaders]
-    rest = most - len(leaders)
-    series: dict[str, Any] = {
-        "versions": [sample.version for sample in served],
-        "states": [sample.state for sample in served],
-        "names": leaders,
-        "shares": shares,
-        "others": None,
-        "count": most,
-    }
-    if rest > 0:
-        left = [max(0.0, 1.0 - sum(line.get(name, 0.0) for name in leaders)) for line in lines]
-        series["others"] = {"name": f"{rest} other{'s' if rest > 1 else ''}", "shares": left}
-    return series
+    others = None
+    if (rest := most - len(leaders)) > 0:
+        left = tuple(max(0.0, 1.0 - sum(line.get(name, 0.0) for name in leaders)) for line in lines)
+        others = OtherShares(f"{rest} other{'s' if rest > 1 else ''}", left)
+    return PolicySeries(
+        versions=tuple(sample.version for sample in served),
+        states=tuple(sample.state for sample in served),
+        names=leaders,
+        shares=tuple(tuple(line.get(name, 0.0) for line in lines) for name in leaders),
+        others=others,
+        count=most,
+    )
 
 
-def build_metric_series(spec: StudySpec, rounds: Sequence[RoundSample]) -> list[dict[str, Any]]:
+def build_metric_series(spec: StudySpec, rounds: Sequence[RoundSample]) -> list[MetricSeries]:
     """Return the series of the goal's metrics and of every guardrail, each in the unit it is judged in."""
     known = build_quantities(spec)
     guardrails = {guardrail.metric: guardrail for guardrail in spec.guardrails}
@@ -236,41 +303,48 @@ def build_metric_series(spec: StudySpec, rounds: Sequence[RoundSample]) -> list[
 
 def _line(
     spec: StudySpec, quantity: Quantity, name: str, guardrail: GuardrailSpec | None, rounds: Sequence[RoundSample]
-) -> dict[str, Any]:
+) -> MetricSeries:
     controlled = any(sample.control is not None for sample in rounds) or not rounds
     relative = controlled and (guardrail is None or guardrail.at.relative)
     rounds = [
         sample for sample in rounds if sample.learner is not None and (sample.control is not None or not relative)
     ]
-    intervals = _lifts(spec, quantity, rounds) if relative else _levels(spec, quantity, rounds)
-    series: dict[str, Any] = {
-        "name": name if guardrail is None else guardrail.name,
-        "role": "goal" if guardrail is None else "guardrail",
-        "relative": relative,
-        "rounds": [sample.round for sample in rounds],
-        "units": [0 if sample.learner is None else sample.learner.units for sample in rounds],
-        "confidence": spec.confidence,
-        "control": [_known_level(sample.control, quantity) for sample in rounds],
-        "served": [_known_level(sample.learner, quantity) for sample in rounds],
-        **intervals,
-    }
-    if guardrail is not None:
-        same = relative == guardrail.at.relative
-        series |= {
-            "side": "at_least" if guardrail.lower else "at_most",
-            "at": guardrail.at.number if same else None,
-            "floor": guardrail.stop_at.number if same and guardrail.stop_at.relative == guardrail.at.relative else None,
-            "limit": guardrail.at.written(),
-            "floor_written": guardrail.stop_at.written(),
-            "judged": basis_text(find_stop_basis(spec, guardrail) or "control"),
-        }
-    return series
+    value, low, high = _lifts(spec, quantity, rounds) if relative else _levels(spec, quantity, rounds)
+    series = MetricSeries(
+        name=name if guardrail is None else guardrail.name,
+        role="goal" if guardrail is None else "guardrail",
+        relative=relative,
+        rounds=tuple(sample.round for sample in rounds),
+        units=tuple(0 if sample.learner is None else sample.learner.units for sample in rounds),
+        confidence=spec.confidence,
+        control=tuple(_known_level(sample.control, quantity) for sample in rounds),
+        served=tuple(_known_level(sample.learner, quantity) for sample in rounds),
+        value=value,
+        low=low,
+        high=high,
+    )
+    if guardrail is None:
+        return series
+    same = relative == guardrail.at.relative
+    return extend_record(
+        series,
+        GuardrailSeries,
+        side="at_least" if guardrail.lower else "at_most",
+        at=guardrail.at.number if same else None,
+        floor=guardrail.stop_at.number if same and guardrail.stop_at.relative == guardrail.at.relative else None,
+        limit=guardrail.at.written(),
+        floor_written=guardrail.stop_at.written(),
+        judged=basis_text(find_stop_basis(spec, guardrail) or "control"),
+    )
 
 
-def _lifts(spec: StudySpec, quantity: Quantity, rounds: Sequence[RoundSample]) -> dict[str, list[float | None]]:
-    """Return the lift in percent over the control, each round alone."""
+Numbers = tuple[float | None, ...]
+
+
+def _lifts(spec: StudySpec, quantity: Quantity, rounds: Sequence[RoundSample]) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the lift in percent over the control, each round alone: the estimates and both ends of the intervals."""
     if not rounds:
-        return {"value": [], "low": [], "high": []}
+        return (), (), ()
     measured = [
         MeasuredRound(sample.round, {}, [c for c in (sample.control, sample.learner) if c]) for sample in rounds
     ]
@@ -279,23 +353,24 @@ def _lifts(spec: StudySpec, quantity: Quantity, rounds: Sequence[RoundSample]) -
             record_rounds(measured), quantity, LiftTarget("served"), confidence=spec.confidence
         ).by_round
     except (MeasurementError, ArithmeticError, ValueError):
-        empty: list[float | None] = [None] * len(rounds)
-        return {"value": empty, "low": empty, "high": empty}
-    ends = (("value", intervals.estimate), ("low", intervals.low), ("high", intervals.high))
-    return {end: [finite(100.0 * value) for value in values.tolist()] for end, values in ends}
+        unknown = (None,) * len(rounds)
+        return unknown, unknown, unknown
+    estimate, low, high = (
+        tuple(finite(100.0 * value) for value in values.tolist())
+        for values in (intervals.estimate, intervals.low, intervals.high)
+    )
+    return estimate, low, high
 
 
-def _levels(spec: StudySpec, quantity: Quantity, rounds: Sequence[RoundSample]) -> dict[str, list[float | None]]:
-    """Return the level of the learner's traffic in the metric's own unit, each round alone."""
+def _levels(spec: StudySpec, quantity: Quantity, rounds: Sequence[RoundSample]) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the level of the learner's traffic in the metric's own unit, each round alone, with both ends."""
     z = NormalDist().inv_cdf(0.5 + spec.confidence / 2)
-    series: dict[str, list[float | None]] = {"value": [], "low": [], "high": []}
-    for sample in rounds:
-        level, error = _level(sample.learner, quantity)
-        known = math.isfinite(error)
-        series["value"].append(finite(level))
-        series["low"].append(level - z * error if known else None)
-        series["high"].append(level + z * error if known else None)
-    return series
+    levels = [_level(sample.learner, quantity) for sample in rounds]
+    return (
+        tuple(finite(level) for level, _ in levels),
+        tuple(finite(level - z * error) for level, error in levels),
+        tuple(finite(level + z * error) for level, error in levels),
+    )
 
 
 def _level(cell: CellMoments | None, quantity: Quantity) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
 from pasto.report.data_records import (
@@ -360,6 +360,15 @@ def finite(value: float | None) -> float | None:
     (0.5, None)
     """
     return None if value is None or not math.isfinite(value) else float(value)
+
+
+def extend_record(record: object, kind: type[Record], **more: object) -> Record:
+    """Return a record of a kind that has all fields of another record, and more.
+
+    >>> extend_record(TradeoffPoint(1.0, 2.0), SinglePoint, name="a")
+    SinglePoint(name='a', x=1.0, y=2.0)
+    """
+    return kind(**{part.name: getattr(record, part.name) for part in fields(record)}, **more)  # type: ignore[arg-type]
 
 
 def write_record(record: object) -> dict[str, Any]:

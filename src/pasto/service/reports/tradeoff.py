@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from pasto.blend import Blend
 from pasto.errors import NotFittedError, PastoError
 from pasto.objective import Objective, Ratio
 from pasto.optimize import summarize_blend
-from pasto.report.records import BlendRecord, SinglePoint, TradeoffPoint, TradeoffReport
+from pasto.report.lift_records import GuardrailKind, GuardrailSide
+from pasto.report.records import BlendRecord, SinglePoint, TradeoffPoint, TradeoffReport, extend_record
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.candidate_estimates import solve_means
 from pasto.service.study_state import describe_blend
@@ -23,6 +24,79 @@ CURVE_POINTS = 24
 MAX_CHART_SINGLES = 400
 """Single candidates in the chart; of more, the best in the goal and an even choice of the others."""
 MAX_REPORT_SINGLES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ChartGoal:
+    """Goal of the trade-off chart."""
+
+    name: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSlider:
+    """Guardrail whose limit the chart can move."""
+
+    name: str
+    side: GuardrailSide
+    at: float
+    stated: float
+    """Limit in the study file."""
+    low: float
+    high: float
+    unit: str
+    kind: GuardrailKind
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPoint:
+    """Position of a blend: its metric of each guardrail, and its goal."""
+
+    x: tuple[float, ...]
+    y: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartBlend(BlendRecord):
+    """Best blend at the limits of the chart, with its position."""
+
+    x: tuple[float, ...]
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChartSingle:
+    """Position of a single candidate."""
+
+    name: str
+    x: float
+    y: float
+    role: Literal["baseline", "best_single", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Position of the best blend at one limit."""
+
+    limit: float
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class TradeoffChart:
+    """Trade-off chart of the dashboard: the goal against the metric of one guardrail."""
+
+    goal: ChartGoal
+    rails: tuple[LimitSlider, ...]
+    blend: ChartBlend | None
+    current: ChartPoint | None
+    across: int
+    """Place of the guardrail that the chart shows."""
+    candidates: int
+    singles: tuple[ChartSingle, ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +176,8 @@ def report_tradeoff(posterior: PosteriorMeans, answer: BlendRecord | None) -> Tr
     )
 
 
-def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], across: int = 0) -> dict[str, Any]:
-    """Return the JSON of the dashboard's chart: singles, the blend at these limits, and the curve of `across`.
+def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], across: int = 0) -> TradeoffChart:
+    """Return the dashboard's chart: singles, the blend at these limits, and the curve of `across`.
 
     Levels are in percent over the baseline if that is possible.
     """
@@ -112,32 +186,33 @@ def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], acros
     guardrail_levels = [_guardrail_levels(posterior, place) for place in range(len(objective.guardrails))]
     blend = _solve_blend(posterior, objective)
     current = _summarize_shares(posterior, posterior.current)
-    chart: dict[str, Any] = {
-        "goal": {
-            "name": ", ".join(map(_metric_name, objective.goal_metrics)),
-            "unit": "%" if _is_percent(posterior) else "",
-        },
-        "rails": [_slider(posterior, objective, place, levels) for place, levels in enumerate(guardrail_levels)],
-        "blend": None if blend is None else {**asdict(describe_blend(blend)), **_chart_point(posterior, blend)},
-        "current": None if current is None else _chart_point(posterior, current),
-        "singles": [],
-        "curve": [],
-        "across": across,
-        "candidates": len(posterior.names),
-    }
+    chart = TradeoffChart(
+        goal=ChartGoal(
+            name=", ".join(map(_metric_name, objective.goal_metrics)), unit="%" if _is_percent(posterior) else ""
+        ),
+        rails=tuple(_slider(posterior, objective, place, levels) for place, levels in enumerate(guardrail_levels)),
+        blend=None if blend is None else _chart_blend(posterior, blend),
+        current=None if current is None else _chart_point(posterior, current),
+        across=across,
+        candidates=len(posterior.names),
+    )
     if not 0 <= across < len(guardrail_levels):
         return chart
     best = None if blend is None else blend.best_single
-    for k in _select_singles(goal, posterior.baseline, best):
-        role = "baseline" if k == posterior.baseline else "best_single" if k == best else ""
-        x, y = float(guardrail_levels[across][k]), float(goal[k])
-        chart["singles"].append({"name": posterior.names[k], "x": x, "y": y, "role": role})
+    singles = [
+        ChartSingle(
+            posterior.names[k],
+            x=float(guardrail_levels[across][k]),
+            y=float(goal[k]),
+            role="baseline" if k == posterior.baseline else "best_single" if k == best else "",
+        )
+        for k in _select_singles(goal, posterior.baseline, best)
+    ]
     curve = []
     for limit, limited in trace_curve(posterior, objective, across):
         point = _chart_point(posterior, limited)
-        curve.append({"limit": limit, "x": point["x"][across], "y": point["y"]})
-    chart["curve"] = sorted(curve, key=lambda point: (point["x"], point["y"]))
-    return chart
+        curve.append(CurvePoint(limit, point.x[across], point.y))
+    return replace(chart, singles=tuple(singles), curve=tuple(sorted(curve, key=lambda point: (point.x, point.y))))
 
 
 def shift_objective(objective: Objective, limits: Mapping[int, float]) -> Objective:
@@ -196,20 +271,20 @@ def _guardrail_levels(posterior: PosteriorMeans, place: int) -> FloatArray:
     return np.asarray(np.nan_to_num(row))
 
 
-def _slider(posterior: PosteriorMeans, objective: Objective, place: int, levels: FloatArray) -> dict[str, Any]:
+def _slider(posterior: PosteriorMeans, objective: Objective, place: int, levels: FloatArray) -> LimitSlider:
     rail, stated = objective.guardrails[place], posterior.objective.guardrails[place]
     low, high = float(min(levels.min(), stated.at)), float(max(levels.max(), stated.at))
     margin = 0.05 * ((high - low) or max(1.0, abs(high)))
-    return {
-        "name": objective.names[place],
-        "side": "at_least" if rail.lower else "at_most",
-        "at": rail.at,
-        "stated": stated.at,
-        "low": low - margin,
-        "high": high + margin,
-        "unit": "%" if rail.relative else "",
-        "kind": "hard" if rail.penalty is None else "soft",
-    }
+    return LimitSlider(
+        name=objective.names[place],
+        side="at_least" if rail.lower else "at_most",
+        at=rail.at,
+        stated=stated.at,
+        low=low - margin,
+        high=high + margin,
+        unit="%" if rail.relative else "",
+        kind="hard" if rail.penalty is None else "soft",
+    )
 
 
 def _select_singles(goal: FloatArray, baseline: int | None, best: int | None) -> list[int]:
@@ -245,13 +320,18 @@ def _summarize_shares(posterior: PosteriorMeans, shares: Mapping[str, float]) ->
         return None
 
 
-def _chart_point(posterior: PosteriorMeans, blend: Blend) -> dict[str, Any]:
+def _chart_blend(posterior: PosteriorMeans, blend: Blend) -> ChartBlend:
+    point = _chart_point(posterior, blend)
+    return extend_record(describe_blend(blend), ChartBlend, x=point.x, y=point.y)
+
+
+def _chart_point(posterior: PosteriorMeans, blend: Blend) -> ChartPoint:
     """Return a blend's position in the units of the limits and the goal; a blend's ratio is not a mean of ratios."""
     objective = posterior.objective
-    x = [(blend.lifts if rail.relative else blend.metrics).get(rail.label, 0.0) for rail in objective.guardrails]
+    x = tuple((blend.lifts if rail.relative else blend.metrics).get(rail.label, 0.0) for rail in objective.guardrails)
     levels = blend.lifts if _is_percent(posterior) else blend.metrics
     target = objective.target
     weights = (
         target if isinstance(target, Mapping) else {_metric_name(source): 1.0 for source in objective.goal_metrics}
     )
-    return {"x": x, "y": sum(weight * levels.get(name, 0.0) for name, weight in weights.items())}
+    return ChartPoint(x, sum(weight * levels.get(name, 0.0) for name, weight in weights.items()))
