@@ -68,7 +68,7 @@ def test_the_version_is_the_installed_one() -> None:
     assert pasto.__version__ == importlib.metadata.version("pasto")
 
 
-@pytest.mark.parametrize("start", ["import pasto", "import pasto.records, pasto.errors; pasto.PastoError"])
+@pytest.mark.parametrize("start", ["import pasto", "import pasto.blend, pasto.errors; pasto.PastoError"])
 def test_the_import_is_light(start: str) -> None:
     heavy = "numpy", "scipy", "click", "rich", "matplotlib"
     result = subprocess.run(

@@ -1,7 +1,8 @@
 """Validation of documents: a table of fields, and a list that gathers every problem before anything is refused.
 
-A validator of JSON Schema is not enough: of 404 wrong study files in the parser's tests, the published schema rejects 343.
-The others break rules that join several fields. Its messages also lack the fix, such as the name that was meant.
+A validator of JSON Schema is not enough: of 404 wrong study files in the tests of the parser, the published schema
+rejects 343. The others break rules that join several fields. Its messages also lack the fix, such as the name that was
+meant.
 """
 
 from __future__ import annotations

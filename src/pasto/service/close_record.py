@@ -10,7 +10,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pasto.inference.round_data import CellMoments, CellTable, join_cells
 from pasto.inference.sender_departure import Departure, SenderEvidence
 from pasto.metrics import Moments
-from pasto.report.records import ArmVerdict, ClosedRoundRecord, RoundShortage, extend_record
+from pasto.report.records import ArmVerdict, ClosedRoundRecord, RoundShortage
 from pasto.store import CloseRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 
@@ -361,7 +361,9 @@ def describe_closed_round(close: CloseRow) -> ClosedRoundRecord:
 
 def summarize_close(study: str, close: CloseRow, *, closed: bool) -> CloseSummary:
     """Return the answer to a request to close a round."""
-    return extend_record(describe_closed_round(close), CloseSummary, study=study, closed=closed)
+    closed_round = describe_closed_round(close)
+    values = {part.name: getattr(closed_round, part.name) for part in fields(closed_round)}
+    return CloseSummary(**values, study=study, closed=closed)
 
 
 def _upgrade_format_1(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 Threads share one interpreter lock, so an answer that is computed in a thread of the service delays every batch and
 every pause. A process of its own does not: it takes one processor at most, has a lower priority, and opens the store
-for reading only. With 24 slow answers at a time, the p99 of a batch is 1.3 times as long as without; with threads it was
-9 times as long (`make chaos`). `concurrent.futures.ProcessPoolExecutor` cannot end an answer that takes too long, and
-unpickles objects; here a question is the name of a function with plain arguments.
+for reading only. With 24 slow answers at a time, the p99 of a batch is 1.3 times as long as without; with threads it
+was 9 times as long (`make chaos`). `concurrent.futures.ProcessPoolExecutor` cannot end an answer that takes too long,
+and unpickles objects; here a question is the name of a function with plain arguments.
 """
 
 from __future__ import annotations

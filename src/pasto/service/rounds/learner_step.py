@@ -84,7 +84,7 @@ def update_learner(
     that one round never stops a study.
 
     >>> import pasto
-    >>> from pasto.records import Observation
+    >>> from pasto.observation import Observation
     >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=7)
     >>> cells = [Observation(0, k, units=100, mean=(float(k),), covariance=((0.01,),)) for k in (0, 1)]
     >>> rounds = [RoundObservations(1, tuple(cells)), RoundObservations(2, ())]
