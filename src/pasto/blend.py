@@ -112,7 +112,7 @@ class Outlook:
     """The expected rise of f if the true means were known."""
     worth: float
     """A thousandth of the spread of the goal over single candidates: a smaller difference does not count."""
-    single: int | None = None
+    equal_single: int | None = None
     """The candidate that may be deployed alone, because mixing gains nothing that counts."""
     moves: tuple[Move, ...] = ()
 

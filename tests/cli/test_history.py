@@ -41,3 +41,13 @@ def test_a_log_without_propensities_is_refused(run: Any, log: str) -> None:
     refused = run("history", "estimate", log, "--metric", "clicks")
     assert refused.exit_code == 2
     assert "the log has no column 'propensity'" in refused.stderr
+
+
+def test_a_name_that_a_spreadsheet_would_compute_is_refused(run: Any, log: str) -> None:
+    text = Path(log).read_text(encoding="utf-8").replace("\na,", "\n=1+2,")
+    Path(log).write_text(text, encoding="utf-8")
+    words = ("history", "estimate", log, "--metric", "clicks", "--propensity", "p")
+    refused = run(*words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "candidate '=1+2' would be a formula in a spreadsheet" in refused.stderr
+    assert run(*words, "--json").exit_code == 0

@@ -77,7 +77,7 @@ def test_advice_never_ships_a_single_candidate_that_is_not_certified() -> None:
     assert len(blend.support) == 2
     assert blend.outlook is not None
     assert blend.best_single_certified is False
-    assert blend.outlook.single is None
+    assert blend.outlook.equal_single is None
     assert "ship" not in write_advice(blend)
 
 

@@ -253,7 +253,7 @@ def test_a_clear_winner_ends_the_study_and_a_hidden_one_does_not() -> None:
     clear = learned(6, means=CLEAR, deviation=0.1).blend()
     assert decision(clear) == "stop"
     assert clear.outlook is not None
-    assert clear.outlook.single == 2
+    assert clear.outlook.equal_single == 2
     assert decision(learned(6, means=HIDDEN, deviation=1.0).blend()) == "learn"
 
 

@@ -55,7 +55,7 @@ def test_stopping_says_what_to_do_then() -> None:
         "stop learning and confirm the blend: 1 more round is expected to improve x by 0 in each of the 180 rounds of "
         "deployment, and to cost 0.25 in that round"
     )
-    single = write_advice(make_blend(decision="stop", forecasts=one, single=1))
+    single = write_advice(make_blend(decision="stop", forecasts=one, equal_single=1))
     assert single.startswith("stop learning and ship 1, since mixing gains nothing: 1 more round")
 
 
@@ -82,9 +82,9 @@ def test_without_an_outlook_there_is_no_advice() -> None:
 
 
 def test_the_document_has_numbers_and_words() -> None:
-    record = describe_blend(make_blend(single=1), round_seconds=86_400.0)
+    record = describe_blend(make_blend(equal_single=1), round_seconds=86_400.0)
     assert record.outlook is not None
-    assert (record.outlook.decision, record.outlook.single, record.outlook.round_cost) == ("learn", "1", 0.25)
+    assert (record.outlook.decision, record.outlook.equal_single, record.outlook.round_cost) == ("learn", "1", 0.25)
     assert [each.net for each in record.outlook.forecasts] == [-0.07, 2.9]
     assert record.outlook.advice == write_advice(make_blend(), round_seconds=86_400.0)
 

@@ -182,7 +182,7 @@ def test_arrays_and_weights_are_loaded_as_numbers_only() -> None:
 
 
 def test_nothing_is_written_that_a_spreadsheet_would_calculate() -> None:
-    """No command writes a table in a form that a spreadsheet opens by itself, so no cell can begin with a formula."""
+    """No command writes a table that a spreadsheet opens by itself, but `pasto history`, which refuses formulas."""
     writers = ("csv.writer", "csv.DictWriter", "to_csv", "to_excel")
     found = [
         f"{path.name}:{node.lineno}"
@@ -190,4 +190,4 @@ def test_nothing_is_written_that_a_spreadsheet_would_calculate() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and names(node).endswith(writers)
     ]
-    assert found == []
+    assert [place.partition(":")[0] for place in found] == ["history.py"]

@@ -127,12 +127,12 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
 def test_a_learning_study_that_is_deployed_unconfirmed_serves_its_blend(learning: Service, traffic: Traffic) -> None:
     service = learning
     service.ingest("feed", service.decode(msgspec.json.encode(traffic(service, 200)))).result()
-    shown = service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
-    assert shown.state == "deployed"
-    assert shown.policy is not None
-    assert set(shown.policy.arms) == {"control", "blend"}
-    assert shown.frozen is not None
-    assert shown.frozen.probabilities
+    overview = service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
+    assert overview.state == "deployed"
+    assert overview.policy is not None
+    assert set(overview.policy.arms) == {"control", "blend"}
+    assert overview.frozen is not None
+    assert overview.frozen.probabilities
     assert service.replay("feed").identical
 
 

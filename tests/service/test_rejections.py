@@ -52,7 +52,7 @@ def test_rejected_events_are_not_missing(learning: Service) -> None:
         "name is 'lke', which no metric of this study reads; its metrics read 'like', 'watch'",
         998,
     )
-    assert learning.show("feed").rejected == books["rejected"]
+    assert write_record(learning.show("feed").rejected) == books["rejected"]
     assert write_record(learning.report("feed"))["quality"]["rejected"] == books["rejected"]
     # Numbers that never came are still missed, also next to rejected ones at the stream's end.
     send(learning, numbered(1011, 1020, name="lke"))

@@ -149,6 +149,24 @@ def test_observed_covariates_take_noise_out_with_and_without_contrast() -> None:
         assert spreads[1] < 0.6 * spreads[0]
 
 
+@pytest.mark.parametrize("contrast", [None, "percent"])
+def test_covariates_take_noise_out_of_a_study_with_a_history(contrast: Any) -> None:
+    past = [{"w": k, "watch": float(TRUTH[k]) + 3.0} for k in range(3)]
+    spreads = []
+    for adjusted in (False, True):
+        study = made(learner=Thompson(contrast=contrast), baseline=0, history=past)
+        rng = np.random.default_rng(14)
+        for _ in range(3):
+            cells, _ = observations(study.policy.version, rng, size=50, control=True)
+            if not adjusted:
+                cells = [replace(cell, covariates=(), covariance=((cell.covariance[0][0],),)) for cell in cells]
+            study.observe(cells)
+        again = pasto.Study.from_state(json.loads(json.dumps(study.state())))
+        assert again.state() == study.state()
+        spreads.append(deviation(again))
+    assert spreads[1] < 0.8 * spreads[0]
+
+
 def test_a_table_of_units_is_averaged_to_observations() -> None:
     cells, frame = observations(0, np.random.default_rng(10), control=True)
     given, averaged = made(baseline=0, control_share=0.3), made(baseline=0, control_share=0.3)

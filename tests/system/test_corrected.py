@@ -237,8 +237,8 @@ def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: St
     for found in (reader.read(3), RoundHistoryReader(memory, run.number).read(3)):
         assert [one.version for one in found.rounds] == [1, 2]
         assert sum(cell.units for cell in found.rounds[0].cells) == 60 > before
-    said = run.service.rounds("feed")[-1]
-    assert (said.learned_from, said.corrected) == ((2,), (1,))
+    closed = run.service.rounds("feed")[-1]
+    assert (closed.learned_from, closed.corrected) == ((2,), (1,))
     assert run.service.audit("feed")[-1].detail["corrected"] == [1]
 
 

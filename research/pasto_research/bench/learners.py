@@ -123,13 +123,11 @@ def race(
 ) -> list[LearnerCourse]:
     """Run every learner on the same instances of a setting.
 
-        >>> from pasto_research.bench.learner_courses import LearnerCourse, Judge
-    from pasto_research.bench.live_traffic import measure_live_traffic
-    from pasto_research.bench.worlds import WorldFamily, uniform
-        >>> small = WorldFamily("small", uniform(0.1, candidates=6))
-        >>> course = race(small, instances=2, rounds=10, players=["posterior blend"])[0]
-        >>> course.gains.shape
-        (2, 2)
+    >>> from pasto_research.bench.worlds import WorldFamily, uniform
+    >>> small = WorldFamily("small", uniform(0.1, candidates=6))
+    >>> course = race(small, instances=2, rounds=10, players=["posterior blend"])[0]
+    >>> course.gains.shape
+    (2, 2)
     """
     marks = [mark for mark in CHECKPOINTS if mark <= rounds]
     racing = [name for name in ADAPTERS if players is None or name in players]

@@ -129,7 +129,7 @@ def measure_store(size: int) -> list[dict[str, Any]]:
         row("take in, embedded store", size, taken, bytes_each=pages * each / size),
         row("measure, embedded store", size, own, raw),
         row("close of a round, embedded store", size, closed),
-        row("archive, embedded store", archive["events"], archived, bytes_each=files / max(1, archive["events"])),
+        row("archive, embedded store", archive.events, archived, bytes_each=files / max(1, archive.events)),
         row("compact, what remains of archived events", remain.ids, compacted, bytes_each=remain.bytes_an_event),
         row("forget a unit, archive included", size, forgotten),
     ]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import sys
+from typing import Any
 
 import click
 
 from pasto.cli.means_file import read_rows
 from pasto.cli.output import print_json
 from pasto.cli.study import as_json_option
-from pasto.study.history import CANDIDATE_COLUMN
+from pasto.errors import InputError
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a text that spreadsheets compute."""
 
 
 @click.group(
@@ -34,7 +38,7 @@ Examples:
 @click.option("--metric", "metrics", multiple=True, required=True, metavar="COLUMN", help="Metric; repeat it for more.")
 @click.option(
     "--candidate",
-    default=CANDIDATE_COLUMN,
+    default="candidate",
     show_default=True,
     metavar="COLUMN",
     help="Column of the name of the candidate that was served.",
@@ -99,6 +103,17 @@ def estimate(
     if as_json:
         print_json(rows)
         return
+    _refuse_formulas(rows)
     writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
+
+
+def _refuse_formulas(rows: list[dict[str, Any]]) -> None:
+    """Raise an error if a spreadsheet that opens the table would compute one of its texts."""
+    for row in rows:
+        for column, cell in row.items():
+            if isinstance(cell, str) and cell.startswith(FORMULA_STARTS):
+                raise InputError(
+                    f"{column} {cell!r} would be a formula in a spreadsheet; rename it in the log, or pass --json"
+                )

@@ -19,7 +19,6 @@ import click
 from pasto.cli.means_file import MeansTable
 from pasto.control_characters import escape_control, escape_json
 from pasto.formatting import format_lift, format_number, format_percent
-from pasto.report.summary import price_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -241,6 +240,8 @@ def _print_candidates(
 
 def describe_standing(name: str, rail: Guardrail, blend: Blend, objective: Objective) -> tuple[tuple[str, str], str]:
     """Return whether the blend meets a guardrail, with a colour, and the price of the guardrail."""
+    from pasto.report.summary import price_text
+
     missed = blend.shortfalls.get(name)
     price = f"; {price_text(rail, objective, blend.prices[name])}."
     if missed is None:

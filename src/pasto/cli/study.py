@@ -217,8 +217,8 @@ def list_studies(store: str, url: str | None, key: str | None, as_json: bool) ->
 def show(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Print the state of a study, its open round, and the shares of the current policy."""
     with open_api(store, url, key) as api:
-        shown = api.show(name)
-    _print_study(shown, as_json)
+        overview = api.show(name)
+    _print_study(overview, as_json)
 
 
 def _action(

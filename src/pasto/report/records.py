@@ -91,7 +91,7 @@ class OutlookRecord:
     round_cost: float | None = None
     """f of the blend less that of the next round's traffic."""
     forecasts: tuple[LearningForecastRecord, ...] = ()
-    single: str | None = None
+    equal_single: str | None = None
     """The candidate that may be deployed alone."""
     moves: tuple[MoveRecord, ...] = ()
 

@@ -150,8 +150,8 @@ def write_advice(blend: Blend, round_seconds: float | None = None) -> str:
         if forecast.net <= 0.0:
             return "keep learning: most candidates have not been measured yet"
         return f"keep learning: {expected}"
-    if outlook.single is not None:
-        return f"stop learning and ship {blend.names[outlook.single]}, since mixing gains nothing: {expected}"
+    if outlook.equal_single is not None:
+        return f"stop learning and ship {blend.names[outlook.equal_single]}, since mixing gains nothing: {expected}"
     return f"stop learning and confirm the blend: {expected}"
 
 

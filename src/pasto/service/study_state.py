@@ -279,7 +279,7 @@ def _describe_outlook(outlook: Outlook, blend: Blend, round_seconds: float | Non
             LearningForecastRecord(each.rounds, finite(each.gain), finite(each.cost), finite(each.net))
             for each in outlook.forecasts
         ),
-        single=None if outlook.single is None else names[outlook.single],
+        equal_single=None if outlook.equal_single is None else names[outlook.equal_single],
         moves=moves,
     )
 

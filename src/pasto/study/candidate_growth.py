@@ -143,7 +143,7 @@ def merge_neighbours(
     certified = merged.certificate is not None and merged.certificate.certified
     worth = answer.outlook.worth
     if (certified or not answer.feasible) and merged.value >= answer.value - 10.0 * worth:
-        return replace(merged, outlook=replace(answer.outlook, single=find_single(merged, worth)))
+        return replace(merged, outlook=replace(answer.outlook, equal_single=find_single(merged, worth)))
     return answer
 
 

@@ -112,7 +112,7 @@ def test_an_inconclusive_confirmation_is_deployed_only_with_an_override_and_a_re
     line = place.service.audit("feed")[-1]
     assert (line.action, line.reason) == ("deploy", "launch day")
     assert line.detail["without_confirmation"] is True
-    assert line.detail["confirmation"] == reply.confirmation
+    assert line.detail["confirmation"] == write_record(reply.confirmation)
     assert place.service.replay("feed").identical
 
 
@@ -125,7 +125,7 @@ def test_a_confirmed_blend_is_deployed_and_the_reply_says_what_was_shown(playgro
     assert reply.confirmation.state == "confirmed"
     assert reply.confirmation.goal.state == "better"
     assert [(rail.name, rail.state) for rail in reply.confirmation.guardrails] == [("y", "holds")]
-    assert write_record(place.service.report("feed"))["confirmation"]["verdict"] == reply.confirmation
+    assert write_record(place.service.report("feed"))["confirmation"]["verdict"] == write_record(reply.confirmation)
 
 
 def test_what_was_never_confirmed_says_so(playground: Make) -> None:

@@ -39,18 +39,18 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
     assert place.messages == []
     taken = rounds_until_trip(place, harm=6.0, most=6)
     assert taken is not None
-    shown = place.service.show("feed")
-    assert shown.policy is not None
-    assert (shown.state, shown.paused_from, set(shown.policy.arms)) == ("paused", "learning", {"paused"})
-    assert shown.guardrail_monitor.tripped is not None
-    assert shown.guardrail_monitor.tripped.reason.startswith(
+    overview = place.service.show("feed")
+    assert overview.policy is not None
+    assert (overview.state, overview.paused_from, set(overview.policy.arms)) == ("paused", "learning", {"paused"})
+    assert overview.guardrail_monitor.tripped is not None
+    assert overview.guardrail_monitor.tripped.reason.startswith(
         "guardrail monitor: y fell below its stop level -12% of the control"
     )
-    assert shown.guardrail_monitor.tripped.round == 4 + taken
-    assert [verdict.state for verdict in shown.guardrail_monitor.verdicts] == ["breach"]
+    assert overview.guardrail_monitor.tripped.round == 4 + taken
+    assert [verdict.state for verdict in overview.guardrail_monitor.verdicts] == ["breach"]
     line = place.service.audit("feed")[-1]
     assert (line.who, line.action) == ("guardrail monitor", "trip")
-    assert line.reason == shown.guardrail_monitor.tripped.reason
+    assert line.reason == overview.guardrail_monitor.tripped.reason
     assert [message["event"] for message in place.messages][-1] == "trip"
     assert place.service.rounds("feed")[-1].next_state == "paused"
     assert write_record(place.service.replay("feed")) == {
@@ -103,9 +103,9 @@ def test_a_warning_comes_before_and_is_told_once(playground: Make) -> None:
     states = []
     for _ in range(40):
         place.round(users=10, harm=4.0)
-        shown = place.service.show("feed")
-        states.append(shown.guardrail_monitor.verdicts[0].state if shown.guardrail_monitor.verdicts else "holds")
-        if shown.state == "paused":
+        overview = place.service.show("feed")
+        states.append(overview.guardrail_monitor.verdicts[0].state if overview.guardrail_monitor.verdicts else "holds")
+        if overview.state == "paused":
             break
     assert "warning" in states
     assert "breach" not in states[: states.index("warning")]
@@ -124,19 +124,19 @@ def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make
         place.crowd()
         place.now += 3601.0
         scheduler.tick()
-    shown = place.service.show("feed")
-    assert (shown.state, shown.version) == ("deployed", version)
-    assert shown.round > version
+    overview = place.service.show("feed")
+    assert (overview.state, overview.version) == ("deployed", version)
+    assert overview.round > version
     for _ in range(12):
         place.crowd(harm=6.0)
         place.now += 3601.0
         scheduler.tick()
         if place.service.show("feed").state == "paused":
             break
-    shown = place.service.show("feed")
-    assert (shown.state, shown.paused_from) == ("paused", "deployed")
-    assert shown.policy is not None
-    assert [share.name for share in shown.policy.shares] == ["w=1"]
+    overview = place.service.show("feed")
+    assert (overview.state, overview.paused_from) == ("paused", "deployed")
+    assert overview.policy is not None
+    assert [share.name for share in overview.policy.shares] == ["w=1"]
     assert place.service.audit("feed")[-1].who == "guardrail monitor"
     assert place.service.replay("feed").identical
 
@@ -285,17 +285,17 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
     place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}], traffic={"control": control})
     for hour in range(15):
         place.round(hours=2, level=swing(2 * hour))
-    shown = place.service.show("feed")
-    assert shown.state == "learning"
-    verdict = shown.guardrail_monitor.verdicts[0]
+    overview = place.service.show("feed")
+    assert overview.state == "learning"
+    verdict = overview.guardrail_monitor.verdicts[0]
     assert (verdict.state, verdict.judged) == ("holds", judged)
     rail = write_record(place.service.report("feed"))["guardrails"][0]
     assert (rail["floor"], rail["judged"], rail["allowed"]) == (9.3, judged, verdict.allowed)
     if judged == "control":
         assert verdict.allowed is not None
         assert -0.14 < verdict.allowed < -0.07
-    told = render_text(place.service.report("feed"))
-    assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in told
+    page = render_text(place.service.report("feed"))
+    assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in page
     recorded = [one for close in place.store.list_closes(1) for one in json.loads(close.record)["rounds"]]
     assert {one["seconds"] for one in recorded} == {7200.0}
     assert place.service.replay("feed").identical
@@ -310,11 +310,11 @@ def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
         place.round(hours=2, level=swing(2 * hour), harm=harm)
         if place.service.show("feed").state == "paused":
             break
-    shown = place.service.show("feed")
-    assert shown.guardrail_monitor.tripped is not None
-    assert (shown.state, shown.guardrail_monitor.tripped.round) == ("paused", 12)
+    overview = place.service.show("feed")
+    assert overview.guardrail_monitor.tripped is not None
+    assert (overview.state, overview.guardrail_monitor.tripped.round) == ("paused", 12)
     judged = "against the control" if control == "20%" else "over whole days"
-    reason = shown.guardrail_monitor.tripped.reason
+    reason = overview.guardrail_monitor.tripped.reason
     assert reason.startswith(f"guardrail monitor: y fell below its stop level 9.3 (judged {judged}) in the arm learner")
     assert place.service.replay("feed").identical
 

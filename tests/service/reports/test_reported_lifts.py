@@ -143,8 +143,8 @@ def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playgro
     assert predicted["the blend", "x"]["inside"]
     assert document["claims"] == confirmation["claims"]
     assert "Predicted and realised" in render_text(report)
-    shown = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
-    assert shown.state == "deployed"
+    overview = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
+    assert overview.state == "deployed"
     assert place.service.replay("feed").identical
 
 

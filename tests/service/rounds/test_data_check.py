@@ -118,7 +118,7 @@ def test_a_round_without_events_is_held_back(
     likes = next(finding for finding in held.findings if finding.column == "likes")
     assert (likes.units, likes.seen) == (USERS, 0.0)
     assert likes.expected == pytest.approx(0.5 * USERS, rel=0.15)
-    assert write_record(service.report("feed"))["held"] == service.show("feed").held
+    assert service.report("feed").held == service.show("feed").held
     (message,) = heard
     assert (message["event"], message["held"]) == ("held", [3])
     assert service.audit("feed")[-1].detail["held"] == [3]
@@ -175,8 +175,8 @@ def test_a_person_resolves_it(begin: Callable[..., Service], resolution: str, ro
     service = begin()
     send(service, ("exposure",))
     close(service)
-    shown = service.resolve_round("feed", 3, resolution, who="bob", reason="the job failed")
-    assert shown.held[0].resolution == resolution
+    overview = service.resolve_round("feed", 3, resolution, who="bob", reason="the job failed")
+    assert overview.held[0].resolution == resolution
     line = service.audit("feed")[-1]
     assert (line.who, line.action, line.reason) == ("bob", "resolve", "the job failed")
     assert (line.detail["held_round"], line.detail["resolution"]) == (3, resolution)

@@ -134,7 +134,7 @@ def build_outlook(
         forecasts=value.forecasts,
         gain=float(np.mean(regrets)),
         worth=worth,
-        single=find_single(blend, worth),
+        equal_single=find_single(blend, worth),
         moves=() if before is None else _moves(problem, posterior.mean, prices, *before),
     )
 
