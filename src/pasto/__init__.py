@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pasto import sdk as sdk
-    from pasto.assignment import Assignment
     from pasto.blend import Blend
     from pasto.errors import PastoError
     from pasto.objective import Objective, maximize, minimize, ratio, utility
@@ -16,9 +15,10 @@ if TYPE_CHECKING:
     from pasto.planning import plan_study
     from pasto.space import Candidates, Choice, Integer, Real, Space, grid, sobol
     from pasto.study import Study, history_from_log
+    from pasto.study.assignment import Assignment
 
 _MODULES = {
-    "Assignment": "pasto.assignment",
+    "Assignment": "pasto.study.assignment",
     "Blend": "pasto.blend",
     "Candidates": "pasto.space",
     "Choice": "pasto.space",

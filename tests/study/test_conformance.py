@@ -42,7 +42,7 @@ def build(learner: Make, order: tuple[int, ...] = (0, 1, 2, 3), seed: int = 3) -
     return pasto.Study(rows, OBJECTIVE, learner=learner(), seed=seed)
 
 
-def measured(assignment: pasto.assignment.Assignment, salt: int) -> list[float]:
+def measured(assignment: pasto.study.assignment.Assignment, salt: int) -> list[float]:
     """Noise keyed by the candidate's name, so that a relabelled study is told the same."""
     place = NAMES.index(assignment.name)
     return list(TRUTH[:, place] + np.random.default_rng([salt, place]).normal(size=3))

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pasto
-from pasto.assignment import Policy
 from pasto.errors import AlreadyAnsweredError, OptionError
 from pasto.observation import Observation
 from pasto.optimize.learners import Learner, Thompson
 from pasto.space import Real
 from pasto.study import Study
+from pasto.study.assignment import Policy
 from pasto.study.observations import build_round
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)

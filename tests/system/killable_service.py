@@ -1,8 +1,8 @@
-"""A nursery of services that are meant to be killed: mortal.py STORE.
+"""Service processes that a test kills: `killable_service.py STORE`.
 
-It imports everything once, then, for each line it reads, forks a child that ingests and closes rounds on the store as
-fast as it can. The child prints a line for each thing that was acknowledged to it. What it sends rests in a file
-until it is acknowledged, as a client's queue would, and the next child sends it again.
+The parent imports everything once. For each line that it reads, it forks a child, which ingests events and closes
+rounds as fast as it can, and prints a line for each acknowledgement. A batch stays in a file until it is acknowledged,
+as in a client's queue; the next child sends it again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def live(place: str) -> None:
                 say(f"refused {answer['rejected'][0]}")
             say(f"acked {number} {answer['accepted']} {answer['duplicates']}")
         if number % 2:
-            say(f"closed {service.close_round('feed', who='mortal').round}")
+            say(f"closed {service.close_round('feed', who='child').round}")
         number += 1
         policy = service.policy_cache.current("feed")
         before = service.policy_cache.published(service.policy_cache.snapshot("feed"), policy.version - 1)

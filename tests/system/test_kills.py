@@ -45,13 +45,13 @@ def _lives_and_deaths(place: Path, kills: int) -> list[str]:
     lines: list[str] = []
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, bufsize=1
-    ) as nursery:
-        assert nursery.stdin is not None
-        assert nursery.stdout is not None
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
         for _ in range(kills):
-            nursery.stdin.write("go\n")
+            parent.stdin.write("go\n")
             child, wanted = 0, rng.randrange(0, 12)
-            for line in nursery.stdout:
+            for line in parent.stdout:
                 lines.append(line.strip())
                 word = line.split()[0]
                 if word == "born":
@@ -63,8 +63,8 @@ def _lives_and_deaths(place: Path, kills: int) -> list[str]:
                     wanted -= 1
                 elif word == "dead":
                     break
-        nursery.stdin.close()
-        lines += [line.strip() for line in nursery.stdout]
+        parent.stdin.close()
+        lines += [line.strip() for line in parent.stdout]
     return lines
 
 

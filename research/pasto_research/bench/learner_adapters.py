@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 import pasto
 from pasto.arrays import FloatArray
-from pasto.assignment import Assignment
 from pasto.objective import NormalForm
 from pasto.optimize import solve_exact
 from pasto.optimize.learners import Learner
 from pasto.sim import World
 from pasto.space import Candidates
+from pasto.study.assignment import Assignment
 
 Places = NDArray[np.intp]
 

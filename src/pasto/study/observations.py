@@ -8,13 +8,13 @@ from typing import Any, cast
 import numpy as np
 
 from pasto.arrays import FloatArray
-from pasto.assignment import Assignment, Policy
 from pasto.data_frames import DataTable, read_columns, read_table
 from pasto.errors import MeasurementError
 from pasto.estimate import ControlMeans, Sample
 from pasto.observation import Observation
 from pasto.optimize.learners import RoundCovariates, RoundResult
 from pasto.space import Candidates
+from pasto.study.assignment import Assignment, Policy
 from pasto.study.pending_rounds import Measurement
 
 Labels = tuple[str, ...]

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
-from pasto.assignment import Assignment, Policy
 from pasto.errors import AlreadyAnsweredError, MeasurementError, StateError, UnknownAssignmentError
 from pasto.estimate import ControlMeans, Sample
 from pasto.optimize.learners.base import RoundCovariates, RoundResult
 from pasto.space import Candidates
+from pasto.study.assignment import Assignment, Policy
 
 MIN_REMEMBERED_POLICIES = 32
 """Past policies that every study remembers, for rounds that are observed late."""

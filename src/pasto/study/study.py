@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from pasto.arrays import FloatArray
-from pasto.assignment import Assignment, Policy
 from pasto.blend import Blend, HistoryUse
 from pasto.errors import (
     MeasurementError,
@@ -30,6 +29,7 @@ from pasto.optimize.learners.base import DEPLOY_ROUNDS, ExplorationLimits, Traff
 from pasto.optimize.learners.mirror_ascent import MirrorAscent
 from pasto.optimize.learners.thompson import MAX_JOINT_CANDIDATES
 from pasto.space import Candidates, Space
+from pasto.study.assignment import Assignment, Policy
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES, find_new_points, merge_neighbours
 from pasto.study.history import History
 from pasto.study.observations import (

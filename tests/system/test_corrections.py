@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.assignment import Policy
 from pasto.report.records import write_record
 from pasto.report.replay_report import ReplayException
 from pasto.service.archive import Archive
@@ -25,6 +24,7 @@ from pasto.service.service import Service
 from pasto.service.study_state import MaturingRound, StudyState
 from pasto.store import AuditRow, Store, open_store
 from pasto.study import Study
+from pasto.study.assignment import Policy
 from pasto.study.observations import build_round
 from pasto_sdk.policy import PublishedPolicy
 
