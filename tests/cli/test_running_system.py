@@ -56,6 +56,24 @@ def service(feed: Path) -> Iterator[str]:
         assert process.wait(60) == 0
 
 
+def test_an_export_names_the_attribute_and_the_new_hash(run: Any, feed: Path) -> None:
+    exported = run("study", "export", "feed", "--format", "flagd", "--attribute", "user_id")
+    assert exported.exit_code == 0, exported.stderr
+    assert "note: flagd assigns units with its own hash" in exported.stderr
+    assert json.loads(exported.stdout)["flags"]["feed"]["targeting"] == {"$ref": "feed"}
+    assert '"var": "user_id"' in exported.stdout
+
+
+def test_a_service_exports_what_the_command_asks_for(run: Any, service: str, feed: Path) -> None:
+    for form in ("flagd", "growthbook", "json"):
+        exported = run("study", "export", "feed", "--format", form, "--url", service)
+        assert exported.exit_code == 0, exported.stderr
+        assert json.loads(exported.stdout)["metadata"]["policy_version"] == 1
+    refused = run("study", "export", "feed", "--part", "blend", "--url", service)
+    assert refused.exit_code != 0
+    assert "has learned no round yet" in refused.stderr
+
+
 def test_the_example_is_not_written_over(run: Any, place: Path) -> None:
     assert run("study", "init").exit_code == 0
     (place / "study.yaml").write_text("mine")

@@ -246,6 +246,14 @@ def test_the_report_is_one_file_to_keep(browser: Any, learned: Service) -> None:
     assert "<script" not in page.text
 
 
+def test_the_shares_can_be_downloaded_for_another_platform(browser: Any, learned: Service) -> None:
+    assert "/studies/feed/export.json?format=flagd" in browser.get("/studies/feed").text
+    page = browser.get("/studies/feed/export.json?format=flagd")
+    assert page.headers["content-disposition"] == 'attachment; filename="feed.flagd.json"'
+    assert page.json() == learned.export("feed", "flagd")
+    assert browser.get("/studies/feed/export.json?format=unleash").status_code == 400
+
+
 def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> None:
     learned.change(
         "feed", "pause", who="guardrail monitor", reason="guardrail monitor: likes fell below its stop level -90%"

@@ -290,26 +290,28 @@ def publish_policy(
     return PublishedPolicy.from_text(text)
 
 
-def bucket_widths(shares: Sequence[float]) -> list[int]:
-    """Return integers that sum to 2^53, each at least 1 and within one of its share: largest remainders first.
+def bucket_widths(shares: Sequence[float], width_total: int = BUCKET_TOTAL) -> list[int]:
+    """Return integers that sum to `width_total`, each at least 1 and within one of its share: largest remainders first.
 
     The result is exact on every machine, because it uses integers only; equal remainders keep the given order. Only
-    shares below 2^−53, which are raised to one part each, can cost the others more than one.
+    shares below one part, which are raised to one part each, can cost the others more than one.
 
     >>> [width / BUCKET_TOTAL for width in bucket_widths([0.5, 0.25, 0.25])]
     [0.5, 0.25, 0.25]
     >>> sum(bucket_widths([1 / 3, 1 / 3, 1 / 3])) == BUCKET_TOTAL
     True
+    >>> bucket_widths([0.5, 0.4999, 0.0001], width_total=100)
+    [50, 49, 1]
     """
     exact = []
     for share in shares:
         numerator, denominator = float(share).as_integer_ratio()
         exact.append(numerator * (2**_SCALE // denominator))
     total = sum(exact)
-    parts = [max(1, part * BUCKET_TOTAL // total) for part in exact]
+    parts = [max(1, part * width_total // total) for part in exact]
     # Shortfall of each from its exact width, in units of 1/total: negative if it was raised to 1.
-    short = [part * BUCKET_TOTAL - width * total for part, width in zip(exact, parts, strict=True)]
-    missing = BUCKET_TOTAL - sum(parts)
+    short = [part * width_total - width * total for part, width in zip(exact, parts, strict=True)]
+    missing = width_total - sum(parts)
     if missing >= 0:
         for place in sorted(range(len(parts)), key=lambda place: -short[place])[:missing]:
             parts[place] += 1

@@ -342,6 +342,52 @@ def replay(name: str, store: str, url: str | None, key: str | None, as_json: boo
         raise click.exceptions.Exit(1)
 
 
+@study.command(
+    short_help="Print the shares of a study for another platform.",
+    epilog="""\b
+Examples:
+  pasto study export feed --format flagd > feed.flagd.json
+  pasto study export feed --format growthbook --part blend
+""",
+)
+@click.argument("name")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["flagd", "growthbook", "json"]),
+    default="json",
+    show_default=True,
+    help="Platform that reads the export.",
+)
+@click.option(
+    "--part",
+    type=click.Choice(["policy", "blend"]),
+    default="policy",
+    show_default=True,
+    help="What is served now with its control, or the blend alone.",
+)
+@click.option(
+    "--attribute",
+    metavar="NAME",
+    help="Attribute by which the platform assigns units; by default targetingKey in flagd, and id in GrowthBook.",
+)
+@api_options
+def export(
+    name: str, form: str, part: str, attribute: str | None, store: str, url: str | None, key: str | None
+) -> None:
+    """Print the served policy of a study, or its blend, as a flag of flagd, a feature of GrowthBook or plain JSON.
+
+    The platform assigns units with its own hash, so a unit can get another candidate than PASTO draws. With
+    `exposures: {assigned_by: external}` in its study file, a study learns from the platform's own assignments.
+    """
+    with open_api(store, url, key) as api:
+        exported = api.export(name, form, part=part, attribute=attribute)
+    echo(f"note: {exported['metadata']['bucketing']}", err=True)
+    if exported["metadata"].get("certified") is False:
+        echo("note: the blend has no certificate that its hard guardrails hold", err=True)
+    echo(json.dumps(exported, indent=2, ensure_ascii=False))
+
+
 def _describe_action(line: AuditRow) -> str:
     """Return the action of a line of the audit log, in words."""
     if line.detail.get("without_confirmation"):

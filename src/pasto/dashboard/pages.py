@@ -89,6 +89,14 @@ class Pages:
         saved = (b"content-disposition", f'attachment; filename="{quote(name)}.html"'.encode())
         return HttpResponse(200, computed.body, (*HTML, saved))
 
+    async def export(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Return the shares for another platform as a file to download."""
+        name, query = call.path("name"), call.query("format", "part")
+        form, part = query.get("format", "json"), query.get("part", "policy")
+        exported = await call.run(lambda: self._service.export(name, form, part=part))
+        saved = (b"content-disposition", f'attachment; filename="{quote(name)}.{form}.json"'.encode())
+        return json_response(exported, headers=(*NO_STORE, saved))
+
     async def log(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the latest entries of the audit log."""
         everything = call.query("all").get("all") == "1"

@@ -48,6 +48,7 @@ class Dashboard:
             self._get(f"{STUDY}/actions", "Refresh the actions on a study.", pages.actions),
             self._get(f"{STUDY}/answer", "Refresh the blend and the data quality.", pages.answer),
             self._get(f"{STUDY}/report.html", "Download the report.", pages.report),
+            self._get(f"{STUDY}/export.json", "Download the shares for another platform.", pages.export),
             self._get(f"{STUDY}/log", "Refresh the audit log.", pages.log),
             self._get(f"{STUDY}/series", "Get the data of the charts.", pages.series),
             self._get(f"{STUDY}/tradeoff", "Get the trade-off curve.", pages.tradeoff),

@@ -84,6 +84,10 @@ class StudyApi(Protocol):
         """Recompute all policies from the event log and compare them."""
         ...
 
+    def export(self, name: str, format: str, *, part: str = "policy", attribute: str | None = None) -> dict[str, Any]:
+        """Return the served policy or the blend in the form of another platform."""
+        ...
+
     def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> ArchiveResult:
         """Archive the events of learned rounds, and delete old archived events."""
         ...

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
@@ -155,6 +155,11 @@ class HttpStudyApi:
     def replay(self, name: str) -> ReplayReport:
         """Recompute all policies from the event log and compare them."""
         return self._request(ReplayReport, "POST", _study_path(name, "replay"), {}, timeout=SCAN_TIMEOUT_SECONDS)
+
+    def export(self, name: str, format: str, *, part: str = "policy", attribute: str | None = None) -> dict[str, Any]:
+        """Return the served policy or the blend in the form of another platform."""
+        query = {"format": format, "part": part, **({} if attribute is None else {"attribute": attribute})}
+        return self._request(dict[str, Any], "GET", _study_path(name, f"export?{urlencode(query)}"))
 
     def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> ArchiveResult:
         """Archive the events of learned rounds, and delete old archived events."""

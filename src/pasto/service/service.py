@@ -26,6 +26,7 @@ from pasto.service.ingest import IngestPipeline
 from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, read_horizon, target
 from pasto.service.policy_builder import HOLDS
 from pasto.service.policy_cache import PolicyCache
+from pasto.service.policy_export import export_policy
 from pasto.service.rejections import read_rejected_events
 from pasto.service.reports.builder import ReportBuilder
 from pasto.service.reports.confirmation_report import judge_missing_confirmation
@@ -367,6 +368,10 @@ class Service:
         """Answer another question from what was learned: the study's objective with these parts replaced."""
         question = WhatIfQuestion(tuple(maximize), tuple(minimize), tuple(keep), tuple(drop), tuple(only))
         return self._reports.answer_what_if(self.policy_cache.reload(name), question)
+
+    def export(self, name: str, format: str, *, part: str = "policy", attribute: str | None = None) -> dict[str, Any]:
+        """Return the served policy or the blend as a flag of flagd, a feature of GrowthBook, or plain JSON."""
+        return export_policy(self.policy_cache.reload(name), format, part, attribute)
 
     def guardrail_severities(self, row: StudyRow) -> dict[str, int]:
         """Return the state of each guardrail: 0 holds, 1 warning, 2 breach."""

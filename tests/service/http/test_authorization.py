@@ -36,6 +36,7 @@ ALLOWED = {
     ("POST", "/v1/studies/{name}/events/archive"): {"admin"},
     ("POST", "/v1/studies/{name}/units/erase"): {"admin"},
     ("GET", "/v1/studies/{name}/report"): {"read"},
+    ("GET", "/v1/studies/{name}/export"): {"evaluate", "read"},
     ("POST", "/v1/studies/{name}/replay"): {"read"},
     ("POST", "/v1/studies/{name}/what-if"): {"read"},
     ("GET", "/v1/keys"): {"admin"},

@@ -15,6 +15,8 @@ from pasto.service.http import admin, events, monitoring, ofrep, policies, schem
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import HttpResponse
 from pasto.service.http.worker_pools import PoolName
+from pasto.service.policy_export import FORMATS as EXPORT_FORMATS
+from pasto.service.policy_export import PARTS
 from pasto.service.retention import UnitErasure
 from pasto.service.source_check import StudyFileCheck
 from pasto.service.study_records import DeletedStudy, StudyOverview
@@ -80,6 +82,21 @@ SEED = Query(
 REASON = Query("reason", "Reason for the audit log.", {"type": "string", "maxLength": 1000})
 
 FORM = Query("format", "JSON, plain text, or an HTML page.", {"type": "string", "enum": ["json", "text", "html"]})
+EXPORT = (
+    Query(
+        "format", "Platform that reads the export.", {"type": "string", "enum": [*EXPORT_FORMATS], "default": "json"}
+    ),
+    Query(
+        "part",
+        "The served policy with its control, or the blend alone.",
+        {"type": "string", "enum": [*PARTS], "default": "policy"},
+    ),
+    Query(
+        "attribute",
+        "Attribute by which the platform assigns units; targetingKey in flagd and id in GrowthBook if left out.",
+        {"type": "string", "minLength": 1, "maxLength": 63},
+    ),
+)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -235,6 +252,15 @@ ROUTES: tuple[Route, ...] = (
         studies.get_report,
         {200: (Report, "text/plain", "text/html")},
         query=(FORM,),
+    ),
+    Route(
+        "GET",
+        STUDY + "/export",
+        EVALUATE + READ,
+        "Export the served policy or the blend for flagd, for GrowthBook, or as plain JSON.",
+        studies.export_policy,
+        {200: dict[str, Any]},
+        query=EXPORT,
     ),
     Route(
         "POST",

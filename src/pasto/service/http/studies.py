@@ -163,6 +163,15 @@ def answer_report(service: Service, name: str, form: str, duplicates: int) -> Ht
     return HttpResponse(200, text.encode(), REPORT_HEADERS[form])
 
 
+async def export_policy(call: HttpRequest) -> HttpResponse:
+    """Return the served policy or the blend in the form of another platform."""
+    name, query = call.path("name"), call.query("format", "part", "attribute")
+    format, part = query.get("format", "json"), query.get("part", "policy")
+    return json_response(
+        await call.run(lambda: call.service.export(name, format, part=part, attribute=query.get("attribute")))
+    )
+
+
 async def what_if(call: HttpRequest) -> HttpResponse:
     """Return the best blend for another objective, guardrail or set of candidates."""
     name = call.path("name")

@@ -1,0 +1,115 @@
+"""Exports of a study, evaluated by flagd's own evaluator and by GrowthBook's own SDK."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import chisquare
+
+from pasto.service.service import Service
+from pasto.service.study_file import EXAMPLE, read_document
+from pasto.store import open_store
+
+HERE = Path(__file__).parents[2] / "clients" / "handoff-test"
+UNITS = 100_000
+FALSE_ALARM_RATE = 1e-6
+"""Of each comparison of counts with shares, if the platform follows them."""
+
+
+def test_the_lock_names_exact_versions_and_no_host() -> None:
+    package = json.loads((HERE / "package.json").read_text())
+    lock = (HERE / "package-lock.json").read_text()
+    assert "://" not in lock
+    assert '"resolved"' not in lock
+    packages = json.loads(lock)["packages"]
+    for name, version in package["dependencies"].items():
+        assert packages[f"node_modules/{name}"]["version"] == version
+    assert all("integrity" in found for place, found in packages.items() if place)
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    service = Service(open_store("memory:"))
+    parameters = {"weight": [0, 0.5, 1, 1.5, 2], "ranker": ["fast", "deep"]}
+    document = {
+        **read_document(EXAMPLE, "yaml"),
+        "parameters": parameters,
+        "baseline": {"weight": 1, "ranker": "fast"},
+        "traffic": {"control": "40%", "min_share": "1%"},
+    }
+    service.create(document, who="test", seed=3)
+    service.change("feed", "start", who="test")
+    yield service
+    service.shutdown()
+
+
+def program(name: str) -> str:
+    found = shutil.which(name)
+    assert found is not None, f"this needs {name}"
+    return found
+
+
+def evaluated(service: Service) -> Any:
+    question = {
+        "flagd": service.export("feed", "flagd"),
+        "growthbook": service.export("feed", "growthbook"),
+        "flag": "feed",
+        "parameter": "weight",
+        "units": [f"user {number}" for number in range(UNITS)],
+    }
+    ended = subprocess.run(
+        [program("node"), "evaluate.mjs"],
+        cwd=HERE,
+        input=json.dumps(question),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def p_value(counts: dict[str, int], shares: dict[str, float]) -> float:
+    """The chance of counts that are so far from the shares."""
+    assert counts.keys() <= shares.keys()
+    expected = [share * UNITS for share in shares.values()]
+    return float(chisquare([counts.get(name, 0) for name in shares], expected).pvalue)
+
+
+@pytest.mark.services
+def test_platforms_give_every_candidate_its_share(service: Service) -> None:
+    subprocess.run([program("npm"), "ci", "--ignore-scripts"], cwd=HERE, check=True, timeout=600)
+    shares = {candidate["name"]: candidate["share"] for candidate in service.export("feed", "json")["candidates"]}
+    assert len(shares) == 10
+    baseline = service.policy_cache.current("feed").baseline
+    found = evaluated(service)
+    for platform in ("flagd", "growthbook"):
+        assert sum(found["counts"][platform].values()) == UNITS
+        assert p_value(found["counts"][platform], shares) > FALSE_ALARM_RATE
+    assert found["differences"] == []
+    assert found["missing"]["variant"] == baseline.name
+    assert found["missing"]["value"] == dict(baseline.values)
+    assert found["missing"]["metadata"]["policy_version"] == 1
+    assert found["nobody"] == {"source": "defaultValue", "value": dict(baseline.values)}
+    assert found["logged"][:2] == ["feed", "1"]
+    assert found["logged"][2] in shares
+    # A check that can fail: equal shares are not what the policy has.
+    equal = dict.fromkeys(shares, 1 / len(shares))
+    assert p_value(found["counts"]["flagd"], equal) < FALSE_ALARM_RATE
+
+
+def test_the_next_policy_draws_units_again(service: Service) -> None:
+    def seeds() -> tuple[str, str]:
+        rule = service.export("feed", "growthbook")["features"]["feed"]["rules"][0]
+        split = service.export("feed", "flagd")["$evaluators"]["feed"]["if"][1]["fractional"]
+        return rule["seed"], split[0]["cat"][0]
+
+    before = seeds()
+    service.close_round("feed", who="test")
+    assert all(first != second for first, second in zip(before, seeds(), strict=True))
