@@ -33,6 +33,7 @@ NOT_A_NOUN = re.compile(r"(?:ed|ing|able|ful|ous|est|ous)$")
 NOUNS = frozenset(
     {
         "Setting",
+        "Accounting",
         "Warning",
         "Timing",
         "Ranking",

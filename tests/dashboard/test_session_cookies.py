@@ -17,7 +17,7 @@ from pasto.service.api_keys import ApiKeys
 from pasto.service.http.server import ServiceProcess
 from pasto.service.settings import Settings
 from pasto.store import open_store
-from pasto.store.sessions import FILE
+from pasto.store.dashboard_sessions import FILE
 
 
 @contextmanager

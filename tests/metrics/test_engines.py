@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pasto.errors import OptionError, StudyFileError
 from pasto.metrics import Column, Condition, CovariateWindow, Moments, measure, parse_metrics
 from pasto.metrics.definitions import Aggregate
-from pasto.store.event_ids import compute_digest
+from pasto.store.event_deduplication import compute_digest
 from pasto.store.schema import migrations
 from pasto_sdk.policy_document import Value
 

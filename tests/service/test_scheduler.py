@@ -268,7 +268,7 @@ def test_books_are_kept_up_whether_anyone_looks_or_not(
     timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pasto.service.service.REFRESH_ROUNDS", 2)
-    monkeypatch.setattr("pasto.service.event_ledger.SAVE_CLOSES", 1)
+    monkeypatch.setattr("pasto.service.event_accounting.SAVE_CLOSES", 1)
     number = timed.policy_cache.snapshot("feed").row.number
     refreshed = []
     for _ in range(3):

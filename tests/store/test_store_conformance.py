@@ -658,7 +658,7 @@ def test_a_session_is_ended_for_every_node_until_it_expires(store: Store, study:
 
 
 def test_ended_sessions_are_bounded(store: Store, study: StudyRow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pasto.store.sessions.MAX_ENDED_SESSIONS", 3)
+    monkeypatch.setattr("pasto.store.dashboard_sessions.MAX_ENDED_SESSIONS", 3)
     key, other = "a" * 12, "b" * 12
     for number in range(20):
         store.end_session(key, 1000 + number, f"session {number}", 10.0)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pasto.report.records import write_record
-from pasto.service.event_ledger import EventLedger
+from pasto.service.event_accounting import EventAccounting
 from pasto.store import (
     EXPOSURE,
     METRIC,
@@ -185,8 +185,8 @@ def test_archived_events_of_an_older_store_are_deleted_and_counted(tmp_path: Pat
         answer = store.append_events(1, again).result()
         assert answer == AppendResult((False,) * len(events), 9), "the content of older events is not known"
         assert store.append_events(1, [EventRow("new", METRIC, "ann", None, None, None, "like")]).result().last == 10
-        ledger = EventLedger(store, 1)
-        assert write_record(ledger.summarize(["a", "b"], []).events) == {
+        accounting = EventAccounting(store, 1)
+        assert write_record(accounting.summarize(["a", "b"], []).events) == {
             "exposures": 5,
             "metrics": 5,
             "excluded": 0,

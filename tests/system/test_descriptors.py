@@ -18,7 +18,7 @@ from typing import IO
 import httpx
 import pytest
 
-from pasto.service.http.descriptors import plan_connections
+from pasto.service.http.descriptor_limit import plan_connections
 from pasto.service.settings import Settings
 from pasto.service.study_file import EXAMPLE
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from pasto.control_characters import check_lines, escape_control
+from pasto.control_characters import check_lines
 from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError, StudyExistsError, UnknownStudyError
 from pasto.report.lift_records import ConfirmationVerdict
 from pasto.report.records import ClosedRoundRecord, Report, SourceProblem, WhatIfAnswer, write_record
@@ -33,7 +33,13 @@ from pasto.service.reports.confirmation_report import judge_missing_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
 from pasto.service.retention import Retention, UnitErasure, delete_old_exposures
-from pasto.service.rounds.close import StudyTransition, describe_transition, prepare_close, summarize_transition
+from pasto.service.rounds.close import (
+    StudyTransition,
+    commit_transition,
+    describe_transition,
+    prepare_close,
+    summarize_transition,
+)
 from pasto.service.rounds.data_check import resolve
 from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.rounds.replay import replay_study
@@ -522,21 +528,7 @@ class Service:
         self, row: StudyRow, transition: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
     ) -> bool:
         at = transition.after.opened_at if transition.policy is not None else self._study_clock.now(row)
-        lines = [AuditRow(at, who, action, reason, detail)]
-        if transition.trip is not None:
-            trip = escape_control(transition.trip)  # it contains names of metrics, and must be stored
-            lines.append(
-                AuditRow(at, "guardrail monitor", "trip", trip, {"from": row.state, "to": transition.after.state})
-            )
-        done = self.store.update_study(
-            row,
-            transition.after,
-            policy=transition.policy,
-            close=transition.close,
-            learner=None if transition.learner is None else transition.learner.text,
-            audit=lines,
-            use_reserve=transition.after.state == "paused" != row.state,  # a pause succeeds on a full disk
-        )
+        done = commit_transition(self.store, row, transition, AuditRow(at, who, action, reason, detail))
         if done:
             self._study_clock.now(transition.after)  # the new round starts now, not at its next reading
             study = None if transition.learner is None else transition.learner.study

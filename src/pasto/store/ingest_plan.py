@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from pasto.store.event_ids import Identity, identify
+from pasto.store.event_deduplication import Identity, identify
 from pasto.store.integrity_check import event_base, event_checksum
 from pasto.store.rows import (
     CONFLICT,

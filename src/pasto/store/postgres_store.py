@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pasto.errors import StoreError
 from pasto.store import statements
 from pasto.store.backup import TABLES, insert, open_backup, select, write_backup
+from pasto.store.dashboard_sessions import new_secret
 from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, StudyUnit, find_uncredited_units, plan_ingest
 from pasto.store.integrity_check import COLUMNS, check_events
 from pasto.store.postgres_session import (
@@ -25,7 +26,6 @@ from pasto.store.postgres_session import (
 )
 from pasto.store.postgres_session import migrate as prepare
 from pasto.store.rows import AppendResult, StoreSize
-from pasto.store.sessions import new_secret
 from pasto.store.sql_store import SqlStore
 from pasto.store.sqlite_connections import migrate
 from pasto.store.write_queue import WriteQueue

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pasto.errors import StoreError, StudyExistsError
 from pasto.store import statements
+from pasto.store.dashboard_sessions import ENDED_PREFIX, EndedSession, plan_session_end
 from pasto.store.ingest_plan import EventBatch, Row
 from pasto.store.integrity_check import row_checksum
 from pasto.store.protocol import Store
@@ -32,7 +33,6 @@ from pasto.store.rows import (
     SenderCounts,
     StudyRow,
 )
-from pasto.store.sessions import ENDED_PREFIX, EndedSession, plan_session_end
 from pasto.store.write_queue import WriteQueue
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from typing import Final
 
 from pasto.errors import UnsafeStoreError
 from pasto.store import statements
-from pasto.store.event_ids import compute_digest
+from pasto.store.event_deduplication import compute_digest
 from pasto.store.rows import StoreSize
 from pasto.store.schema import list_pending
 

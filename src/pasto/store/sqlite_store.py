@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 from pasto.errors import StoreDamagedError, StoreError, StoreLostError, UnsafeStoreError
 from pasto.store import statements
 from pasto.store.backup import TABLES, insert, open_backup, select, write_backup
+from pasto.store.dashboard_sessions import delete_secret, load_secret, new_secret
 from pasto.store.error_causes import is_damage, is_disk_full
 from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, StudyUnit, find_uncredited_units, plan_ingest
 from pasto.store.integrity_check import find_damage, stored_checksum
+from pasto.store.loss_detection import MarkRecord, read_stored
 from pasto.store.rows import AppendResult, StoreSize
-from pasto.store.sessions import delete_secret, load_secret, new_secret
-from pasto.store.side_files import SideFiles
 from pasto.store.sql_store import SqlStore
 from pasto.store.sqlite_connections import (
     FILE,
@@ -34,7 +34,7 @@ from pasto.store.sqlite_connections import (
     measure_size,
     prepare,
 )
-from pasto.store.store_mark import MarkRecord, read_stored
+from pasto.store.sqlite_side_files import SideFiles
 from pasto.store.write_queue import WriteQueue
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from pasto.service.archive import Archive
 from pasto.service.http.app import Application
 from pasto.service.http.auth import check_safe
 from pasto.service.http.connections import LimitedConnection, OpenConnections, TrackedApplication
-from pasto.service.http.descriptors import claim_descriptors
+from pasto.service.http.descriptor_limit import claim_descriptors
 from pasto.service.http.question_process import QuestionProcess
 from pasto.service.http.routes import Route
 from pasto.service.kafka import TopicConsumer

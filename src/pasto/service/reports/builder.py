@@ -26,7 +26,7 @@ from pasto.report.records import (
     WhatIfAnswer,
 )
 from pasto.service.close_record import describe_closed_round
-from pasto.service.event_ledger import EventLedger
+from pasto.service.event_accounting import EventAccounting
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.candidate_estimates import CandidateEstimates, estimate_candidates
 from pasto.service.reports.confirmation_report import judge_missing_confirmation, report_confirmation
@@ -49,7 +49,7 @@ class ReportBuilder:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._ledgers: dict[int, EventLedger] = {}
+        self._accountings: dict[int, EventAccounting] = {}
         self._lock = Lock()
 
     def build(
@@ -122,17 +122,17 @@ class ReportBuilder:
 
     def update_counts(self, study: int) -> None:
         """Count a study's new events, so that its next report does not wait for them."""
-        self._ledger(study).keep_up()
+        self._accounting(study).keep_up()
 
     def _count_events(self, snapshot: StudySnapshot) -> AccountingReport:
         row, spec, names = snapshot.row, snapshot.spec, candidate_names(snapshot)
         record = snapshot.compute_once("senders", lambda: read_sender_record(self._store, row.number, row.round - 1))
-        counts = self._ledger(row.number).summarize(names, [column.name for column in spec.columns], record)
+        counts = self._accounting(row.number).summarize(names, [column.name for column in spec.columns], record)
         return counts if record is None else replace(counts, departures=list_departures(spec, record, names))
 
-    def _ledger(self, study: int) -> EventLedger:
+    def _accounting(self, study: int) -> EventAccounting:
         with self._lock:
-            return self._ledgers.setdefault(study, EventLedger(self._store, study))
+            return self._accountings.setdefault(study, EventAccounting(self._store, study))
 
     def _list_closes(self, snapshot: StudySnapshot) -> tuple[ClosedRoundRecord, ...]:
         row = snapshot.row

@@ -1,7 +1,7 @@
 """Round close: end the open round, learn the matured ones and publish the next policy.
 
-`prepare_close` computes everything before anything is written. A replay runs `judge_guardrails` and `compute_close`
-with inputs that it reads from the records of the closes.
+`prepare_close` computes everything before anything is written. `commit_transition` writes it, and exactly one node
+succeeds. A replay runs `judge_guardrails` and `compute_close` with inputs from the records of the closes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from pasto.control_characters import escape_control
 from pasto.inference.guardrail_monitor import EVIDENCE_VERSION
 from pasto.metrics import Moments
 from pasto.report.records import PauseRecord
@@ -50,7 +51,7 @@ from pasto.service.rounds.learner_step import (
 )
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, StudyState
-from pasto.store import CloseRow, PolicyRow, Store, StudyRow
+from pasto.store import AuditRow, CloseRow, PolicyRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
 
 
@@ -353,6 +354,27 @@ def build_transition(
         warned=newly_warned(state.guardrail_monitor, guardrails.verdicts),
         trip=result.trip,
         newly_departed=inputs.newly_departed,
+    )
+
+
+def commit_transition(store: Store, before: StudyRow, transition: StudyTransition, line: AuditRow) -> bool:
+    """Write a transition and its audit line in one transaction; of several nodes that close a round, one succeeds.
+
+    Returns False if the study is not as it was in `before`: another node closed the round or changed the study.
+    """
+    lines, paused = [line], transition.after.state == "paused" != before.state
+    if transition.trip is not None:
+        trip = escape_control(transition.trip)  # it contains names of metrics, and must be stored
+        states = {"from": before.state, "to": transition.after.state}
+        lines.append(AuditRow(line.at, "guardrail monitor", "trip", trip, states))
+    return store.update_study(
+        before,
+        transition.after,
+        policy=transition.policy,
+        close=transition.close,
+        learner=None if transition.learner is None else transition.learner.text,
+        audit=lines,
+        use_reserve=paused,  # a pause succeeds on a full disk
     )
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from pasto.service.event_ledger import exposures, latest
+from pasto.service.event_accounting import exposures, latest
 from pasto.service.lifecycle import PHASES
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.study_file import StudySpec

@@ -1,4 +1,4 @@
-"""Event ledger: assigned = logged + dropped + gap, and all late events are counted."""
+"""Event accounting: assigned = logged + dropped + gap, and all late events are counted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from pasto.errors import StoreError
 from pasto.report.records import write_record
+from pasto.service.event_accounting import EventAccounting
 from pasto.service.event_counts import EventCounts
-from pasto.service.event_ledger import EventLedger
 from pasto.service.service import Service
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
@@ -88,7 +88,7 @@ def test_decisions_without_a_policy_are_accounted_for_too(learning: Service) -> 
 
 def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traffic: Traffic) -> None:
     number = learning.policy_cache.snapshot("feed").row.number
-    bit_by_bit = EventLedger(learning.store, number)
+    bit_by_bit = EventAccounting(learning.store, number)
     names = [f"w={weight}" for weight in range(4)]
     late: list[dict[str, Any]] = []
     for _ in range(4):
@@ -100,7 +100,7 @@ def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traff
         bit_by_bit.summarize(names, ["watch", "likes"])
     _send(learning, late)
     summary = bit_by_bit.summarize(names, ["watch", "likes"])
-    assert summary == EventLedger(learning.store, number).summarize(names, ["watch", "likes"])
+    assert summary == EventAccounting(learning.store, number).summarize(names, ["watch", "likes"])
     assert summary.events.exposures == 160
 
 
@@ -123,7 +123,7 @@ def test_every_event_behind_the_mark_is_in_the_late_ledger(learning: Service, tr
 def test_events_that_come_ages_later_are_late_too(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pasto.service.event_ledger.MAX_COUNTED_POLICIES", 2)
+    monkeypatch.setattr("pasto.service.event_accounting.MAX_COUNTED_POLICIES", 2)
     first = traffic(learning, 30)
     versioned = [event for event in first if "version" in event]
     _send(learning, versioned[:20])
@@ -140,15 +140,15 @@ def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Servi
     _send(learning, events[:40])
     mark = store.read_high_water(number)
     _send(learning, events[40:])
-    ledger = EventLedger(store, number)
-    ledger.summarize([], [])  # reads up to a later event than the close that is on its way has seen
+    accounting = EventAccounting(store, number)
+    accounting.summarize([], [])  # reads up to a later event than the close that is on its way has seen
     real = store.read_high_water
     store.read_high_water = lambda study: mark  # type: ignore[method-assign]
     learning.close_round("feed", who="ann")
     store.read_high_water = real  # type: ignore[method-assign]
     versioned = sum("version" in event or event["name"] == "like" for event in events[40:])
-    assert ledger.summarize([], []).late.events == versioned
-    assert EventLedger(store, number).summarize([], []).late.events == versioned
+    assert accounting.summarize([], []).late.events == versioned
+    assert EventAccounting(store, number).summarize([], []).late.events == versioned
 
 
 def test_books_read_in_many_parts_are_the_same_books(
@@ -162,11 +162,11 @@ def test_books_read_in_many_parts_are_the_same_books(
     _send(learning, traffic(learning, 40))
     learning.close_round("feed", who="ann")
     _send(learning, numbered[60:])
-    summary = EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"])
+    summary = EventAccounting(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"])
     assert summary.late.events > 0
-    monkeypatch.setattr("pasto.service.event_ledger.QUERY_EVENTS", 7)
-    monkeypatch.setattr("pasto.service.event_ledger.PAGE_CLOSES", 1)
-    assert EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"]) == summary
+    monkeypatch.setattr("pasto.service.event_accounting.QUERY_EVENTS", 7)
+    monkeypatch.setattr("pasto.service.event_accounting.PAGE_CLOSES", 1)
+    assert EventAccounting(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"]) == summary
 
 
 def test_books_go_on_from_their_note_and_read_nothing_twice(
@@ -177,13 +177,13 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     _send(learning, [{**event, "source": "web-1", "sequence": place} for place, event in enumerate(first[:60])])
     learning.close_round("feed", who="ann")
     names = (["a", "b", "c", "d"], ["watch", "likes"])
-    EventLedger(store, number).summarize(*names)
+    EventAccounting(store, number).summarize(*names)
     assert store.read_cache(f"event_counts/{number}") is None  # too little for a note
-    monkeypatch.setattr("pasto.service.event_ledger.SAVE_CLOSES", 1)
-    EventLedger(store, number).keep_up()
+    monkeypatch.setattr("pasto.service.event_accounting.SAVE_CLOSES", 1)
+    EventAccounting(store, number).keep_up()
     _send(learning, first[60:] + traffic(learning, 40))
     learning.close_round("feed", who="ann")
-    monkeypatch.setattr("pasto.service.event_ledger.SAVE_CLOSES", 99)
+    monkeypatch.setattr("pasto.service.event_accounting.SAVE_CLOSES", 99)
     asked: list[int] = []
     read = store.list_closes
 
@@ -192,12 +192,12 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
         return read(study, after=after, limit=limit)
 
     monkeypatch.setattr(store, "list_closes", closes)
-    noted = EventLedger(store, number).summarize(*names)
+    noted = EventAccounting(store, number).summarize(*names)
     assert min(asked) == 1
     store.write_cache(
         f"event_counts/{number}", EventCounts(until=10**9).text()
     )  # of a store that has lost events since
-    assert EventLedger(store, number).summarize(*names) == noted
+    assert EventAccounting(store, number).summarize(*names) == noted
     assert min(asked) == 0
     assert noted.late.events > 0
 
@@ -210,21 +210,21 @@ def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
     _send(learning, first[:60])
     learning.close_round("feed", who="ann")
     _send(learning, first[60:] + traffic(learning, 40))
-    summary = EventLedger(learning.store, number).summarize([], [])
-    ledger, read = EventLedger(learning.store, number), EventLedger._rows
+    summary = EventAccounting(learning.store, number).summarize([], [])
+    accounting, read = EventAccounting(learning.store, number), EventAccounting._rows
     asked: list[str] = []
 
-    def fail(self: EventLedger, connection: Any, statement: str, *values: int) -> Any:
+    def fail(self: EventAccounting, connection: Any, statement: str, *values: int) -> Any:
         asked.append(statement)
         if len(asked) in (1, 3, 6):  # each of the questions once
             raise StoreError("the database took too long")
         return read(self, connection, statement, *values)
 
-    monkeypatch.setattr(EventLedger, "_rows", fail)
+    monkeypatch.setattr(EventAccounting, "_rows", fail)
     for _ in range(3):
         with pytest.raises(StoreError):
-            ledger.summarize([], [])
-    assert ledger.summarize([], []) == summary
+            accounting.summarize([], [])
+    assert accounting.summarize([], []) == summary
     assert summary.late.events > 0
 
 
@@ -239,13 +239,13 @@ def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
     assert policy is not None
     assert policy.after_sequence == learning.store.read_high_water(number) > 0
     begun: list[int] = []
-    read = EventLedger._rows
+    read = EventAccounting._rows
 
-    def noted(self: EventLedger, connection: Any, statement: str, *values: int) -> Any:
+    def noted(self: EventAccounting, connection: Any, statement: str, *values: int) -> Any:
         begun.extend(values[:1])
         return read(self, connection, statement, *values)
 
-    monkeypatch.setattr(EventLedger, "_rows", noted)
+    monkeypatch.setattr(EventAccounting, "_rows", noted)
     assert write_record(learning.report("young"))["accounting"]["events"]["exposures"] == 0
     assert min(begun) == policy.after_sequence
 

@@ -1,6 +1,6 @@
-"""Store mark: the last sequences that an embedded store acknowledged, in a file next to the database.
+"""Detection of lost writes: the last sequences that an embedded store acknowledged, in a file next to the database.
 
-It shows if the database lost writes, for example because an older copy was put in its place.
+The file shows if the database lost writes, for example because an older copy was put in its place.
 """
 
 from __future__ import annotations

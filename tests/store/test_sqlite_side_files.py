@@ -17,10 +17,10 @@ import pytest
 from pasto.errors import StoreLostError, UnsafeStoreError
 from pasto.store import EXPOSURE, AuditRow, EventRow, KeyRow, Store, StudyRow, open_store
 from pasto.store.disk_reserve import DiskReserve
+from pasto.store.loss_detection import MARK_BYTES, read_mark
 from pasto.store.read_only_store import open_read_only
 from pasto.store.sqlite_connections import connect
 from pasto.store.sqlite_store import SqliteStore
-from pasto.store.store_mark import MARK_BYTES, read_mark
 
 Opened = Callable[[str], Store]
 KEY = KeyRow("ab12", "d" * 64, "ops", ("admin",), 1.0)

@@ -1,4 +1,4 @@
-"""Event ledger: logged events compared with the counts that senders report, and the events that arrived too late."""
+"""Event accounting: logged events compared with the counts of their senders, and the events that arrived too late."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ GROUP BY events.version, kind, arm
 """
 
 
-class EventLedger:
+class EventAccounting:
     """Event counts of one study, refreshed by reading each event once.
 
     Everything is counted from the store's own log, and from the counts of deleted events. So the counts of two nodes

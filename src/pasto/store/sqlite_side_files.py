@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from pasto.errors import UnsafeStoreError
 from pasto.store.disk_reserve import RESERVE, DiskReserve
+from pasto.store.loss_detection import MARK, MarkRecord, StoreMark
 from pasto.store.sqlite_connections import FILE, is_sound
-from pasto.store.store_mark import MARK, MarkRecord, StoreMark
 
 log = logging.getLogger("pasto.store")
 REFILL_SECONDS: Final = 1.0
