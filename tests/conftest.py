@@ -1,4 +1,4 @@
-"""What every test can have: examples without a clock, and a PostgreSQL server of our own for the marker `services`."""
+"""Fixtures of all tests: reproducible property tests, and a private PostgreSQL server for the marker `services`."""
 
 import os
 import pwd
@@ -13,14 +13,14 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says more about the machine than about the code, and a run must be the same everywhere:
-# `--hypothesis-profile=default` looks for examples that were never tried.
+# An example's time depends on the machine and not on the code, and a run must be the same on every machine:
+# `--hypothesis-profile=default` tries examples that were never tried.
 settings.register_profile("pasto", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pasto")
 
 
 class PostgresServer:
-    """A private server on a Unix socket; it refuses root, so root starts it as somebody else."""
+    """Private server on a Unix socket; it refuses root, so root starts it as another user."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
@@ -33,27 +33,27 @@ class PostgresServer:
         self.start()
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it answers."""
         options = f"-c listen_addresses='' -c unix_socket_directories={self.folder} -c fsync=off -c max_connections=60"
         self._run("pg_ctl", "-D", str(self._data), "-l", str(self.folder / "log"), "-o", options, "-w", "start")
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop it: `immediate` is a crash."""
+        """Stop the server: `immediate` is a crash."""
         self._run("pg_ctl", "-D", str(self._data), "-m", mode, "-w", "stop")
 
     def url(self, database: str = "postgres") -> str:
-        """The address of one of its databases."""
+        """Return the address of one of its databases."""
         return f"postgresql://pasto@/{database}?host={self.folder}"
 
     def fresh(self) -> str:
-        """The address of a new, empty database."""
+        """Return the address of a new, empty database."""
         name = f"fresh_{next(self._databases)}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}".encode())
         return self.url(name)
 
     def drop(self, url: str) -> None:
-        """Remove a database, whoever is still connected."""
+        """Remove a database, including its open connections."""
         name = url.partition("@/")[2].partition("?")[0]
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
@@ -83,7 +83,7 @@ def _somebody_else() -> str:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """One server for all the tests of a worker."""
+    """Run one server for all the tests of a worker."""
     folder = Path(tempfile.mkdtemp(prefix="pasto-pg-", dir="/tmp"))
     folder.chmod(0o755)
     server = PostgresServer(folder)
@@ -96,7 +96,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """The address of a new, empty database."""
+    """Return the address of a new, empty database."""
     url = postgres_server.fresh()
     yield url
     postgres_server.drop(url)

@@ -1,4 +1,4 @@
-"""Policies to draw from."""
+"""Fixtures: policies to draw from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Make = Callable[..., PublishedPolicy]
 
 
 def make(shares: Sequence[tuple[str, int, float]], **changes: Any) -> PublishedPolicy:
-    """A policy of candidates "c0", "c1", ... with these shares."""
+    """Return a policy of candidates "c0", "c1", ... with these shares."""
     most = max([0, *(candidate for _, candidate, _ in shares)])
     settings: dict[str, Any] = {
         "study": "feed",

@@ -1,4 +1,4 @@
-"""Writes clients/conformance/cases.json: decisions that every language must repeat. Run it after a change of format."""
+"""Generator of clients/conformance/cases.json: decisions that every client must repeat. Run it for a new format."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def policy(
 
 
 def policies() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
-    """What it shows, the policy, and units beside the usual ones."""
+    """Yield a description, a policy, and units to draw in addition to the usual ones."""
     rng = random.Random(20)
     weights = [rng.random() ** 3 for _ in range(40)]
     uneven = [weight / sum(weights) for weight in weights]
@@ -107,7 +107,7 @@ def policies() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
     yield "two halves", policy([("learner", 0, 0.5), ("learner", 1, 0.5)]), []
     yield "three thirds, which no binary fraction is", policy([("learner", k, 1 / 3) for k in range(3)]), []
     yield "control, learner and units that are not enrolled", policy(learning, baseline=4), []
-    yield "the next version shuffles anew", policy(learning, baseline=4, version=2, salt="feed/2"), []
+    yield "the next version shuffles again", policy(learning, baseline=4, version=2, salt="feed/2"), []
     rare = policy(floors)
     found = [unit for unit in (f"rare-{n}" for n in range(60_000)) if rare.draw(unit).candidate]
     yield "floors of one in a million, and units that fall on them", rare, found
@@ -140,7 +140,7 @@ def policies() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
 
 
 def with_fields(made: PublishedPolicy, changes: dict[str, Any]) -> PublishedPolicy:
-    """The policy with other fields of its document, and with the checksum of that."""
+    """Return the policy with some fields of its document replaced, and with a matching checksum."""
     fields = json.loads(made.text)
     del fields["sha256"]
     return PublishedPolicy.from_text(write_policy({**fields, **changes}))
@@ -153,7 +153,7 @@ def in_format_1(made: PublishedPolicy) -> PublishedPolicy:
 
 
 def edges() -> tuple[PublishedPolicy, list[str]]:
-    """A cut at a unit's own place leaves it to the next cell; a cut one above takes it in."""
+    """Check that a cut at a unit's own position leaves it to the next cell, and that a cut one above includes it."""
     units = [f"edge-{number}" for number in range(20)]
     cuts = sorted(place("feed/1", unit) + number % 2 for number, unit in enumerate(units))
     shares = [(until - before) / BUCKET_TOTAL for before, until in zip([0, *cuts], [*cuts, BUCKET_TOTAL], strict=True)]
@@ -168,7 +168,7 @@ def place(*parts: str) -> int:
 
 
 def close_calls(made: PublishedPolicy) -> list[str]:
-    """Units for whom the first and the second of the blend's candidates are all but equal."""
+    """Return units for which the blend's two best candidates score almost the same."""
     runners = [cell for cell in made.cells if cell.arm == "blend"]
 
     def margin(unit: str) -> float:
@@ -181,10 +181,10 @@ def close_calls(made: PublishedPolicy) -> list[str]:
 
 
 def broken() -> Iterator[tuple[str, str]]:
-    """What is wrong, and a document in which just that is wrong."""
+    """Yield a description of one defect, and a document that has only this defect."""
     good = policy([("control", 0, 0.25), ("learner", 0, 0.25), ("learner", 1, 0.5)])
     own = f',"sha256":"{json.loads(good.text)["sha256"]}"'
-    plain = good.text.replace(own, "")  # else a change would be found by the checksum, and by nothing else
+    plain = good.text.replace(own, "")  # otherwise the checksum alone would detect the change
 
     def changed(*path: str | int, to: object) -> str:
         document = json.loads(plain)
@@ -272,7 +272,7 @@ def broken() -> Iterator[tuple[str, str]]:
 
 
 def text() -> str:
-    """The file, one decision a line."""
+    """Return the file's text, with one decision per line."""
     blocks = []
     units = list(UNITS)
     for about, made, further in policies():

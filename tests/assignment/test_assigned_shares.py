@@ -1,4 +1,4 @@
-"""What many draws show: the shares that were promised, independent shuffles, and few sticky units that move."""
+"""Assignments of many units: exact shares, independent shuffles, and few sticky units that change their candidate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONFIRMING = [("control", 0, 0.25), ("best_single", 3, 0.25), ("blend", 1, 0.2),
 
 
 def fit(policy: PublishedPolicy, count: int) -> float:
-    """The probability of a worse fit of the counts to the propensities, were these true."""
+    """Return the probability of counts that fit the propensities worse, if the propensities are true."""
     counts_by_cell = Counter((cell.arm, cell.candidate) for cell in policy.draw_many(f"unit-{n}" for n in range(count)))
     counts = [counts_by_cell[cell.arm, cell.candidate] for cell in policy.cells]
     assert sum(counts) == count
@@ -47,7 +47,7 @@ def test_a_million_draws_follow_their_propensities(made: Make) -> None:
 
 
 def dependence(first: PublishedPolicy, second: PublishedPolicy, count: int) -> float:
-    """The probability of a table of both draws that looks more dependent, were they independent."""
+    """Return the probability of a more dependent table of two draws, if the draws are independent."""
     listed = [f"unit-{number}" for number in range(count)]
     table = np.zeros((len(SHARES), len(SHARES)))
     for one, other in zip(first.draw_many(listed), second.draw_many(listed), strict=True):
@@ -97,7 +97,7 @@ def nearby(rng: np.random.Generator, shares: FloatArray) -> FloatArray:
 
 
 def churn(made: Make, change: Change, changes: int, count: int) -> tuple[float, float]:
-    """Units moved over total variation at K = 10, on average over random changes: sticky, and along one line."""
+    """Return units moved divided by total variation at K = 10, averaged over random changes, for two sticky methods."""
     rng = np.random.default_rng(5)
     listed = [f"unit-{number}" for number in range(count)]
     ratios: dict[str, list[float]] = {"sticky": [], "shuffled": []}

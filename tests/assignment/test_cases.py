@@ -1,4 +1,4 @@
-"""The decisions that every language repeats, checked against a second reading of the rule in exact arithmetic."""
+"""Conformance cases that every client repeats, compared with a second implementation in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLICIES = CASES["policies"]
 
 
 def place(*parts: str) -> int:
-    """The top 53 of the 256 bits of SHA-256 over the parts, a zero byte between them."""
+    """Return the top 53 of the 256 bits of SHA-256 over the parts, separated by a zero byte."""
     bits = bin(int(hashlib.sha256("\0".join(parts).encode("utf-8")).hexdigest(), 16))[2:].rjust(256, "0")
     return int(bits[:53], 2)
 
@@ -31,7 +31,7 @@ FORMAT_1_ARMS = {"outside": "not_enrolled", "single": "best_single", "held": "pa
 
 
 def decide(document: dict[str, Any], unit: str) -> list[Any]:
-    """Arm, candidate and width by the rule as it is written down; logarithms to fifty digits."""
+    """Return arm, candidate and width as the documented rule defines them, with logarithms to fifty digits."""
     names = {candidate["index"]: candidate["name"] for candidate in document["candidates"]}
     cells = []
     begin = 0
@@ -103,7 +103,7 @@ def test_a_reserved_field_is_rejected_by_name(field: str) -> None:
     with pytest.raises(PolicyError, match=f"has {field}, which this client cannot apply; upgrade pasto-sdk"):
         PublishedPolicy.from_text(json.dumps({**fields, field: ["x"]}))
     PublishedPolicy.from_text(json.dumps({**fields, field: None}))
-    PublishedPolicy.from_text(json.dumps({**fields, field: ["x"], "format": 1}))  # of no meaning there
+    PublishedPolicy.from_text(json.dumps({**fields, field: ["x"], "format": 1}))  # unused in this case
 
 
 @pytest.mark.parametrize("unit", CASES["refused_units"], ids=ascii)

@@ -1,4 +1,4 @@
-"""JavaScript client on the real service: both draw the same candidates, and their counts agree."""
+"""JavaScript client on the real service: same candidates and same counts on both sides."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ await client.start();
 for (let number = 0; number < 1500; number += 1) {
   client.assign(`user-${number} é👍`).track("watch", { seconds: number % 50 });
 }
-client.assign("somebody", { override: "weight=2" }).track("watch", { seconds: 1 });
+client.assign("another unit", { override: "weight=2" }).track("watch", { seconds: 1 });
 await client.flush();
 await fetch(`${process.argv[1]}/v1/studies/feed/rounds/close`, {
   method: "POST", headers: { "Content-Type": "application/json" }, body: "{}",

@@ -1,4 +1,4 @@
-"""Reading a published policy, and what drawing from it promises."""
+"""Published policy: parsing, checksum and draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From shares to whole numbers, and what `publish_policy` will not take."""
+"""Bucket widths from shares, and input that `publish_policy` refuses."""
 
 from __future__ import annotations
 

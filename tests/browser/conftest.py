@@ -1,4 +1,4 @@
-"""A live service with its pages, and a real browser that watches for anything it should not do."""
+"""Fixtures: a live service with its pages, and a real browser that fails on forbidden requests and messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pasto.dashboard import Dashboard
 from pasto.service.http.server import ServiceProcess
 from pasto.service.settings import Settings
 
-if TYPE_CHECKING:  # what is collected without a browser must not need one
+if TYPE_CHECKING:  # collection must not need an installed browser
     from playwright.sync_api import Browser, Dialog, Page, Request
 
 WIDTHS = {"desk": (1280, "light"), "phone": (390, "dark"), "picture": (1100, "light")}
@@ -31,7 +31,7 @@ document.addEventListener('securitypolicyviolation', event => window.trouble.pus
 
 @dataclass
 class Site:
-    """A service on a free port, with a client for its API."""
+    """Service on a free port, with a client for its API."""
 
     running: ServiceProcess
     client: httpx.Client
@@ -48,7 +48,7 @@ class Site:
 
 @dataclass
 class Watched:
-    """A page and everything it did that a page of ours never does."""
+    """Browser page that records requests, dialogs and errors that a PASTO page never causes."""
 
     page: Page
     url: str
@@ -64,13 +64,13 @@ class Watched:
         self.expect(".loading").to_have_count(0, timeout=60_000)
 
     def expect(self, place: str) -> Any:
-        """What is to become true of a place in the page."""
+        """Return an expectation for a part of the page."""
         from playwright.sync_api import expect
 
         return expect(self.page.locator(place))
 
     def shoot(self, name: str, *, most: str | None = None) -> None:
-        """Keep a picture of the page, whole or down to a place in it."""
+        """Save a screenshot of the page, or of one part of it."""
         size = self.page.viewport_size
         assert size is not None
         clip = None
@@ -80,7 +80,7 @@ class Watched:
         self.page.screenshot(path=self.shots / f"{name}-{self.label}.png", full_page=True, clip=clip)
 
     def check(self) -> None:
-        """Nothing was asked of others, nothing popped up, nothing failed, nothing sticks out at the side."""
+        """Check that the page made no foreign request, opened no dialog, raised no error and does not overflow."""
         found = self.page.evaluate("window.trouble")
         assert [*self.trouble, *found] == []
         assert self.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
@@ -126,7 +126,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where screenshots go: a folder to keep, or one of pytest's."""
+    """Return the folder for screenshots: the one that the environment names, or one of pytest."""
     given = os.environ.get("PASTO_SCREENSHOTS")
     folder = Path(given) if given else tmp_path_factory.mktemp("screenshots")
     folder.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def visit(chromium: Browser, shots: Path, site: Site) -> Iterator[Open]:
-    """Open pages, each in a profile of its own."""
+    """Return a function that opens pages, each in a browser profile of its own."""
     contexts = []
 
     def visiting(label: str = "desk") -> Watched:

@@ -1,4 +1,4 @@
-"""Simulated users of a small feed, for the pages to show something: watch time and likes compete."""
+"""Simulated users of a small feed, as content for the pages: watch time and likes compete."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ STUDY: dict[str, Any] = {
 
 
 def noise(*parts: object) -> float:
-    """A number from −1 to 1, the same for the same words."""
+    """Return a number from −1 to 1, the same for the same words."""
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**47 - 1
 
 
 def users(policy: PublishedPolicy, count: int, *, harm: float = 0.0) -> list[dict[str, Any]]:
-    """One round's events; `harm` takes likes away from everyone outside the control."""
+    """Return the events of one round; `harm` removes likes from every unit outside the control."""
     found: list[dict[str, Any]] = []
     for number in range(count):
         unit = f"user {number}"
@@ -65,7 +65,7 @@ def play(client: httpx.Client, rounds: int, count: int = 400, *, name: str = "fe
 
 
 def send(client: httpx.Client, count: int, *, name: str = "feed", harm: float = 0.0) -> None:
-    """One round's traffic, not closed."""
+    """Send one round's traffic without closing the round."""
     policy = PublishedPolicy.from_text(client.get(f"/v1/studies/{name}/policy").text)
     events = users(policy, count, harm=harm)
     for start in range(0, len(events), 5000):

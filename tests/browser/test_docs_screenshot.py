@@ -1,4 +1,4 @@
-"""The picture in the README: a study of the demonstration's own world, as its dashboard shows it."""
+"""Screenshot in the README: a study of the demonstration's world in the dashboard."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PICTURE = Path(__file__).parents[2] / "docs" / "figures" / "dashboard.png"
 
 
 def test_a_learned_blend_of_the_demonstration(site: Site, visit: Any) -> None:
-    """With PASTO_PICTURE set, the picture in docs is made anew."""
+    """Write the picture for docs if PASTO_PICTURE is set."""
     world = feed()
     document = {**study_file(world), "confidence": 0.95}
     site.client.post("/v1/studies?seed=1", json=document).raise_for_status()

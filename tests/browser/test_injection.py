@@ -1,4 +1,4 @@
-"""Text of others stays text: hostile strings in every field that a page shows."""
+"""Injection: hostile text in every field that a page renders stays text."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_hostile_text_in_every_field_stays_text(site: Site, visit: Any) -> None:
     desk.page.get_by_text(HOSTILE[0]).first.wait_for()
     desk.shoot("14-hostile")
     calm(desk)
-    # What is wrong with a file is told with the field's own name.
+    # An error of a study file names the field.
     desk.go("/new")
     wrong = document("wrong", **dict.fromkeys(HOSTILE, 1), metrics={text: {"event": text} for text in HOSTILE})
     desk.page.get_by_label("Study file").fill(json.dumps(wrong))
@@ -108,7 +108,7 @@ def calm(watched: Any) -> None:
 
 
 def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visit: Any, tmp_path: Path) -> None:
-    """Names in charts, tables, the trade-off, the log and the report; nobody but a hostile hand wrote any of them."""
+    """Check charts, tables, the trade-off, the audit log and the report with hostile names."""
     client = site.client
     texts = [text for text in HOSTILE if accepted(client, text)]
     assert len(texts) >= 50
@@ -151,7 +151,7 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visi
     assert len(keys) >= 50
     desk = visit("desk")
     desk.go("/studies/hostile")
-    for key in (HOSTILE[0], keys[0]):  # what is not a key is told, then one with a hostile name lets in
+    for key in (HOSTILE[0], keys[0]):  # a wrong key gives an error, then a key with a hostile name logs in
         desk.page.get_by_label("Key").fill(key)
         desk.page.get_by_role("button", name="Log in").click()
         desk.page.wait_for_load_state()
@@ -174,14 +174,14 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visi
     for path in ("series?first=<script>", "tradeoff?at0=<script>alert(1)</script>", "tradeoff?<img src=x>=1"):
         desk.go(f"/studies/hostile/{path}")
         assert desk.trouble == []
-    # A form that comes back with what was typed.
+    # A form that is rendered again with the entered text.
     desk.go("/new")
     desk.page.get_by_label("Study file").fill("</textarea><img src=x onerror=alert(1)>: [")
     desk.page.get_by_label("Why").fill('"><img src=x onerror=alert(1)>')
     desk.page.get_by_role("button", name="Create the study").click()
     desk.page.get_by_text("to mend").wait_for()
     calm(desk)
-    # The report is opened from a disk, where no header protects it.
+    # The report is opened from a file, without protection by headers.
     saved = tmp_path / "report.html"
     saved.write_text(client.get("/v1/studies/hostile/report?format=html").text, encoding="utf-8")
     popped: list[str] = []
@@ -200,7 +200,7 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visi
 
 
 def accepted(client: Any, text: str) -> bool:
-    """Whether a candidate may be called that."""
+    """Return true if a candidate may have this name."""
     name = f"try-{abs(hash(text))}"
     made = client.post("/v1/studies", json=document(name, candidates=[{"w": "plain"}, {"w": text}]))
     return bool(made.status_code == 201)

@@ -1,4 +1,4 @@
-"""The way of a new user, from an empty service to a deployed blend, in a real browser."""
+"""Workflow of a new user in a real browser, from an empty service to a deployed blend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.services
 
 
 def _world() -> Any:
-    """The simulated users beside this file; tests are not a package."""
+    """Import the simulated users of feed_world.py; tests are not a package."""
     spec = importlib.util.spec_from_file_location("feed_world", Path(__file__).with_name("feed_world.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -31,7 +31,7 @@ world = _world()
 
 
 def submit_action(watched: Any, label: str, reason: str) -> None:
-    """Open a button's form, say why, and send it."""
+    """Open a button's form, enter a reason, and submit it."""
     form = watched.page.locator("details.study-action", has=watched.page.locator("summary", has_text=label)).first
     form.locator("summary").click()
     form.get_by_label("Why").fill(reason)
@@ -61,7 +61,7 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
     desk.page.locator(".state.learning").wait_for()
     desk.settled()
     desk.shoot("4-started")
-    # The page stays open while rounds are played, and follows by itself.
+    # The page stays open while rounds are played, and updates by itself.
     world.play(site.client, 6, 500)
     desk.page.get_by_text("Candidates of the blend").wait_for()
     desk.expect("#head .facts dd >> nth=0").to_have_text("7", timeout=60_000)

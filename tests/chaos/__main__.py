@@ -55,7 +55,7 @@ def select_scenarios(names: Sequence[str] | None) -> list[Scenario]:
 
 
 def run_scenario(scenario: Scenario, store: str, workshop: Workshop) -> Outcome:
-    """Run one scenario; a campaign that cannot go on there is a broken promise, not the end of the campaign."""
+    """Run one scenario; a scenario that cannot continue counts as a broken promise and does not end the campaign."""
     outcome = Outcome(scenario.name, store)
     try:
         scenario.run(workshop, outcome, scenario.repetitions_for(workshop))

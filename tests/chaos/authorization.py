@@ -1,4 +1,4 @@
-"""The matrix of keys and routes: every route of the OpenAPI document with every kind of key, and pages without one."""
+"""Matrix of keys and routes: every route of the OpenAPI document with every kind of key, and pages without a key."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def try_interface(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Ask every route of the interface with every kind of key."""
+    """Call every route of the API with every kind of key."""
     _try_routes(workshop, outcome, repetitions, is_monitoring=False)
 
 
 def try_monitoring(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Ask /metrics and what else is outside the interface with every kind of key; then pages without a session."""
+    """Call /metrics and other routes outside the API with every kind of key; then pages without a session."""
     _try_routes(workshop, outcome, repetitions, is_monitoring=True)
 
 
@@ -53,7 +53,7 @@ def _try_routes(workshop: Workshop, outcome: Outcome, repetitions: int, *, is_mo
 
 
 def make_keys(node: ServiceProcess) -> dict[str, str]:
-    """Make a key of each scope, and keys that ended; return the headers that must not open anything with them."""
+    """Make a key of each scope, and expired keys; return the headers that must not open anything."""
     node.make_key("campaign", "admin")
     keys = {scope: f"Bearer {node.make_key(scope, scope)[1]}" for scope in SCOPES}
     prefix, revoked = node.make_key("revoked", "admin")
@@ -76,7 +76,7 @@ def make_keys(node: ServiceProcess) -> dict[str, str]:
 
 
 def _try_route(node: ServiceProcess, outcome: Outcome, method: str, path: str, keys: dict[str, str]) -> None:
-    """Ask a route with every key; a key of the scope `admin`, or of the route's own, may pass."""
+    """Call a route with every key; a key of the scope `admin`, or of the route's own scope, may pass."""
     allowed = {"admin", *ALLOWED.get((method, path), ())}
     filled = path.replace("{name}", STUDY).replace("{prefix}", "0123456789ab").replace("{key}", STUDY)
     body: Any = None if method in ("GET", "DELETE") else {}
@@ -94,7 +94,7 @@ def _try_route(node: ServiceProcess, outcome: Outcome, method: str, path: str, k
 
 
 def _try_pages(node: ServiceProcess, outcome: Outcome) -> None:
-    """Ask pages without a session: nothing of a study may be in the answer."""
+    """Request pages without a session: the answer must not contain data of a study."""
     with httpx.Client(base_url=node.url, timeout=60) as client:
         for page in PAGES:
             for cookie in ("", "pasto_session=forged", "session=admin"):
@@ -106,7 +106,7 @@ def _try_pages(node: ServiceProcess, outcome: Outcome) -> None:
 
 
 def _state(client: httpx.Client) -> list[Any]:
-    """Return what refused requests must not change."""
+    """Return the state that refused requests must not change."""
     keys = client.get("/v1/keys").raise_for_status().json()["keys"]
     studies = client.get("/v1/studies").raise_for_status().json()["studies"]
     return [sorted(key["prefix"] for key in keys), [(study["name"], study["state"]) for study in studies]]

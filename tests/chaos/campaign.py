@@ -1,4 +1,4 @@
-"""A campaign: its scenarios, and what each of them is given to work with."""
+"""Campaign: its scenarios, and the resources that each of them uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCENARIO_SECONDS, QUICK_SECONDS = 40.0, 10.0
 
 
 class Workshop:
-    """Temporary folders, stores and processes of a campaign; all are removed and ended with it."""
+    """Temporary folders, stores and processes of a campaign; all are removed and stopped with it."""
 
     def __init__(self, *, seed: int, is_quick: bool, judges_latency: bool = True) -> None:
         self.seed = seed
@@ -62,14 +62,14 @@ class Workshop:
         return self.postgres.fresh() if kind == POSTGRES else str(self.folder() / "store")
 
     def node(self, store: str, *options: str) -> ServiceProcess:
-        """Return a service that is not started yet; it ends with the campaign at the latest."""
+        """Return a service that is not started yet; it stops with the campaign at the latest."""
         node = ServiceProcess(store, self._folder / f"service-{next(self._numbers)}.log", *options)
         self._stack.callback(node.close)
         return node
 
     @contextmanager
     def serving(self, store: str, *options: str) -> Iterator[ServiceProcess]:
-        """Run a service for a while."""
+        """Run a service for the duration of a block."""
         node = self.node(store, *options)
         try:
             yield node.start()
@@ -77,7 +77,7 @@ class Workshop:
             node.close()
 
     def turns(self, repetitions: int) -> Iterator[int]:
-        """Yield the numbers of the repetitions, until there were enough or the scenario's time is over."""
+        """Yield the numbers of the repetitions until there are enough or the scenario's time is over."""
         until = time.monotonic() + (QUICK_SECONDS if self.is_quick else SCENARIO_SECONDS)
         for turn in range(repetitions):
             if turn and time.monotonic() > until:
@@ -102,5 +102,5 @@ class Scenario:
     stores: Sequence[str] = (SQLITE,)
 
     def repetitions_for(self, workshop: Workshop) -> int:
-        """Return how often the campaign repeats it."""
+        """Return the number of times that the campaign repeats the scenario."""
         return self.quick_repetitions if workshop.is_quick else self.repetitions

@@ -1,4 +1,4 @@
-"""A full disk: events are refused with 507, while a pause and the revocation of a key still succeed."""
+"""Full disk: events are refused with 507, while a pause and the revocation of a key still succeed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.system.killable_service import batch
 DISK_MB = 40
 MAX_UNMOUNT_TRIES = 100
 BALLAST = "ballast"
-"""A file that fills the disk, and is removed to make room."""
+"""A file that fills the disk, and is removed to free space."""
 BATCHES_WHILE_FULL = 20
 READINESS_SECONDS = 5.0
 ROOM_SECONDS = 30.0
@@ -31,7 +31,7 @@ PAUSE = {"action": "pause", "reason": "the disk is full", "hold": "baseline"}
 
 
 def fill_disk(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Fill the disk under a running service, use it, make room, and look for losses."""
+    """Fill the disk under a running service, use the service, free the disk, and check for losses."""
     if (reason := why_not_mountable()) is not None:
         outcome.left_out = reason
         return
@@ -51,7 +51,7 @@ def fill_disk(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
                 node.start()
             _verify_safety(outcome, node, key)
             (disk / BALLAST).unlink()
-            node.wait_for(node.is_ready, "the service was not ready again after there was room", ROOM_SECONDS)
+            node.wait_for(node.is_ready, "the service was not ready again after the disk had free space", ROOM_SECONDS)
             sender.send_until_taken()
             _verify_audit(outcome, node, turn + 1)
             outcome.repetitions += 1
@@ -68,7 +68,7 @@ def _use_full_service(outcome: Outcome, node: ServiceProcess, sender: _Sender, p
         outcome.require(decision.status_code == 200, f"a decision on a full disk: {_describe(decision)}")
         ready = client.get("/readyz")
         ends = time.monotonic() + READINESS_SECONDS
-        while ready.status_code != 503 and time.monotonic() < ends:  # an answer of before stands for a second
+        while ready.status_code != 503 and time.monotonic() < ends:  # an earlier answer is valid for one second
             time.sleep(0.1)
             ready = client.get("/readyz")
         outcome.require(ready.status_code == 503, f"/readyz on a full disk: {_describe(ready)}; needed 503")
@@ -83,7 +83,7 @@ def _use_full_service(outcome: Outcome, node: ServiceProcess, sender: _Sender, p
 
 
 def _verify_safety(outcome: Outcome, node: ServiceProcess, revoked: str) -> None:
-    """Look whether the pause and the revocation hold while the disk is still full."""
+    """Check that the pause and the revocation hold while the disk is still full."""
     with node.client() as client:
         response = client.get(f"/v1/studies/{STUDY}")
         is_paused = response.status_code == 200 and response.json()["state"] == "paused"
@@ -95,7 +95,7 @@ def _verify_safety(outcome: Outcome, node: ServiceProcess, revoked: str) -> None
 
 
 def _verify_audit(outcome: Outcome, node: ServiceProcess, pauses: int) -> None:
-    """Look for the pauses and the revocations, one each turn, in the audit logs, and resume the study."""
+    """Check that the audit logs have one pause and one revocation per turn, and resume the study."""
     with node.client() as client:
         audit = client.get(f"/v1/studies/{STUDY}/audit").raise_for_status().json()["audit"]
         found = sum(line["action"] == "pause" and line["reason"] == PAUSE["reason"] for line in audit)
@@ -103,7 +103,7 @@ def _verify_audit(outcome: Outcome, node: ServiceProcess, pauses: int) -> None:
         lines = client.get("/v1/keys/audit?limit=1000").raise_for_status().json()["audit"]
         found = sum(line["action"] == "key revoked" for line in lines)
         outcome.require(found == pauses, f"the audit log of keys has {found} of {pauses} revocations")
-        client.patch(f"/v1/studies/{STUDY}", json={"action": "resume", "reason": "there is room"})
+        client.patch(f"/v1/studies/{STUDY}", json={"action": "resume", "reason": "the disk has free space"})
 
 
 def _describe(answer: httpx.Response) -> str:
@@ -112,7 +112,7 @@ def _describe(answer: httpx.Response) -> str:
 
 
 class _Sender:
-    """A sender that repeats each batch until it is taken, like an SDK."""
+    """Sender that repeats each batch until it is accepted, like an SDK."""
 
     def __init__(self, node: ServiceProcess, ledger: Ledger) -> None:
         self._node, self._ledger = node, ledger
@@ -121,16 +121,16 @@ class _Sender:
         self._pending: list[Event] = []
 
     def send(self, count: int) -> list[httpx.Response]:
-        """Send so many requests, each once; a refused batch is sent again by the next."""
+        """Send a number of requests, each once; the next request repeats a refused batch."""
         return [self._post() for _ in range(count)]
 
     def send_until_refused(self) -> bool:
-        """Send until the disk takes no more."""
+        """Send until the disk accepts no more."""
         return any(self._post().status_code == 507 for _ in range(2_000))
 
     def send_until_taken(self) -> None:
-        """Send the pending batch until it is taken."""
-        self._node.wait_for(lambda: self._post().status_code == 200, "no batch was taken after there was room")
+        """Send the pending batch until it is accepted."""
+        self._node.wait_for(lambda: self._post().status_code == 200, "no batch was taken after the disk had free space")
 
     def _post(self) -> httpx.Response:
         with self._node.client() as client:
@@ -150,7 +150,7 @@ class _Sender:
 
 
 def why_not_mountable() -> str | None:
-    """Return why this machine gives us no small disk, or None."""
+    """Return the reason why this machine cannot mount a small disk, or None."""
     if os.getuid() != 0:
         return "a small disk can be mounted by root only"
     return None if shutil.which("mount") else "mount is not installed"
@@ -158,7 +158,7 @@ def why_not_mountable() -> str | None:
 
 @contextmanager
 def mounted_disk(folder: Path, size_mb: int) -> Iterator[Path]:
-    """Mount a disk in memory for a while."""
+    """Mount a disk in memory for the duration of a block."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", str(folder)], check=True)  # noqa: S607
     try:
         yield folder
@@ -173,7 +173,7 @@ def mounted_disk(folder: Path, size_mb: int) -> Iterator[Path]:
 
 
 def _write_ballast(disk: Path) -> None:
-    """Leave no room on the disk."""
+    """Fill the disk."""
     with (disk / BALLAST).open("wb", buffering=0) as file:
         for size in (65_536, 4_096, 512):
             try:

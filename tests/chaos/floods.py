@@ -1,4 +1,4 @@
-"""Floods: requests that never end, very many connections, and slow questions next to ingest and an emergency pause."""
+"""Floods: endless requests, very many connections, and slow questions next to ingest and an emergency pause."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ WIDE_CANDIDATES, WIDE_ROUNDS, WIDE_UNITS = 200, 4, 2_000
 
 
 def flood_header_lines(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Send header lines without end."""
+    """Send endless header lines."""
     _flood_head(workshop, outcome, repetitions, b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"a:b\r\n")
 
 
 def flood_header_value(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Send one header value without end."""
+    """Send one endless header value."""
     _flood_head(workshop, outcome, repetitions, b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ", b"abcd")
 
 
 def flood_url(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Send an address without end."""
+    """Send an endless URL."""
     _flood_head(workshop, outcome, repetitions, b"GET /", b"abcd")
 
 
 def flood_trailers(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Send the trailers of a chunked body without end."""
+    """Send endless trailers of a chunked body."""
     head = f"POST /v1/studies/{STUDY}/assign HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     start = head.encode() + b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n0\r\n"
     _flood_head(workshop, outcome, repetitions, start, b"a:b\r\n")
 
 
 def _flood_head(workshop: Workshop, outcome: Outcome, repetitions: int, start: bytes, piece: bytes) -> None:
-    """Send a head piece by piece, then as fast as it is taken; neighbours and memory must not notice."""
+    """Send a head slowly, then at full speed; neighbours and memory must not be affected."""
     with _service(workshop, outcome) as node:
         for _ in workshop.turns(repetitions):
             accepted, answer = send_until_closed(node.url, start, piece)
@@ -83,7 +83,7 @@ def _flood_head(workshop: Workshop, outcome: Outcome, repetitions: int, start: b
 
 
 def send_until_closed(url: str, start: bytes, piece: bytes) -> tuple[int, bytes]:
-    """Send pieces slowly until the service answers or closes; return the bytes sent by then, and the answer."""
+    """Send pieces slowly until the service answers or closes; return the number of bytes sent, and the answer."""
     block = piece * (PACED_BYTES // len(piece))
     answer = b""
     with connect(url) as connection:
@@ -102,7 +102,7 @@ def send_until_closed(url: str, start: bytes, piece: bytes) -> tuple[int, bytes]
 
 
 def _blast(url: str, start: bytes, piece: bytes, seconds: float) -> None:
-    """Send as fast as the service takes it; connect again when it closes."""
+    """Send as fast as the service accepts; connect again when it closes."""
     block, until = piece * (65_536 // len(piece)), time.monotonic() + seconds
     while time.monotonic() < until:
         try:
@@ -141,7 +141,7 @@ def _drip(connections: Sequence[socket.socket]) -> None:
 
 
 def flood_waiting_callers(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Hold more long polls and idle connections than the soft descriptor limit; others must be served all the same."""
+    """Hold more long polls and idle connections than the soft descriptor limit; other callers must still be served."""
     polls = 1_200 if workshop.is_quick else LONG_POLLS
     idle = 100 if workshop.is_quick else IDLE_CONNECTIONS
     _raise_descriptor_limit()
@@ -200,13 +200,13 @@ def _count_answers(connections: Sequence[socket.socket], seconds: float) -> int:
 
 
 def _raise_descriptor_limit() -> None:
-    """Allow this process, which plays the callers, as many descriptors as the system does."""
+    """Raise this process's own descriptor limit to the system's, because it holds the callers' connections."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def ask_slow_questions(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Ask 24 replays and what-ifs at once, again and again, next to ingest of large batches and emergency pauses."""
+    """Ask 24 replays and what-ifs at once, repeatedly, next to ingest of large batches and emergency pauses."""
     with _service(workshop, outcome) as node:
         build_wide_study(node.url, workshop.random("wide"), rounds=2 if workshop.is_quick else WIDE_ROUNDS)
         quiet = measure_quiet(node.url, INGEST, 3.0)
@@ -310,9 +310,9 @@ def measured_attack(
     refuse_none: bool = False,
     prepare: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
-    """Measure a neighbour and the memory, first in peace and then during the block.
+    """Measure a neighbour and the memory, first without load and then during the block.
 
-    What `prepare` does counts for the memory, and not for the neighbour.
+    Work in `prepare` counts for the memory, and not for the neighbour.
     """
     quiet = measure_quiet(node.url, ASSIGN, 1.5)
     memory = node.memory_mb()
@@ -330,7 +330,7 @@ def measured_attack(
 
 
 def _compare(workshop: Workshop, outcome: Outcome, quiet: Latencies, busy: Latencies, *, ratio: float) -> None:
-    """Note the ratio of the neighbour's latencies, and whether it noticed the attack."""
+    """Record the ratio of the neighbour's latencies, and require that it stays within the limit."""
     if not quiet.seconds or not busy.seconds:
         outcome.broken.append("no request of the neighbour was answered")
         return

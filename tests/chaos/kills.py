@@ -29,7 +29,7 @@ def kill_under_load(workshop: Workshop, outcome: Outcome, repetitions: int) -> N
 
 
 def stop_under_load(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Stop the service by SIGTERM under the same load: it must end by itself, with nothing lost, decisions included."""
+    """Stop the service by SIGTERM under the same load: it must end by itself and lose nothing, including decisions."""
     rng, ledger = workshop.random("stop"), Ledger()
     node = workshop.node(workshop.store(outcome.store)).start()
     create_studies(node)
@@ -48,7 +48,7 @@ def stop_under_load(workshop: Workshop, outcome: Outcome, repetitions: int) -> N
 
 
 def crash_postgres(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Crash PostgreSQL under load: the service must come back by itself when the database does."""
+    """Crash PostgreSQL under load: the service must recover by itself when the database does."""
     rng, ledger = workshop.random("postgres"), Ledger()
     node = workshop.node(workshop.store(outcome.store)).start()
     create_studies(node)

@@ -28,7 +28,7 @@ Event = dict[str, Any]
 
 
 class Ledger:
-    """Everything that callers sent and were answered, to compare with what the service knows afterwards."""
+    """Record of everything that callers sent and received, to compare with the service's state afterwards."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,24 +45,24 @@ class Ledger:
             self.statuses[status] += 1
 
     def note_batch(self, events: Sequence[Event], answer: dict[str, Any]) -> None:
-        """Note the acknowledged events of a batch, and the reasons of the refused ones."""
+        """Record the acknowledged events of a batch, and the reasons of the refused ones."""
         refused = {refusal["index"]: refusal["reason"] for refusal in answer["rejected"]}
         with self._lock:
             self.refusals += refused.values()
             self.acknowledged |= {event["id"]: event for place, event in enumerate(events) if place not in refused}
 
     def note_close(self, answer: dict[str, Any]) -> None:
-        """Note an acknowledged close."""
+        """Record an acknowledged close."""
         with self._lock:
             self.closed_rounds.add(answer["round"])
 
     def note_attempt(self, unit: str) -> None:
-        """Note a unit that a decision is asked for."""
+        """Record a unit before its decision is requested."""
         with self._lock:
             self.attempted_units.add(unit)
 
     def note_decision(self, unit: str) -> None:
-        """Note a unit that was decided for."""
+        """Record a unit that has a decision."""
         with self._lock:
             self.assigned_units.add(unit)
 
@@ -77,7 +77,7 @@ def create_studies(node: ServiceProcess) -> None:
 
 
 class Load:
-    """Threads that use the service until they are asked to stop; what is under way is then delivered."""
+    """Threads that use the service until they are stopped; pending batches are then delivered."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Load:
             raise ChaosError(f"{len(stuck)} callers got no answer within {DRAIN_SECONDS:g} s")
 
     def wait_until_acknowledged(self, events: int, seconds: float = 60.0) -> None:
-        """Wait until the service has acknowledged so many more events."""
+        """Wait until the service has acknowledged this many more events."""
         wanted = len(self._ledger.acknowledged) + events
         node = first_up(self._nodes)
         node.wait_for(lambda: len(self._ledger.acknowledged) >= wanted, "the senders were not acknowledged", seconds)
@@ -168,7 +168,7 @@ class Load:
                 number += 1
 
     def _ask(self, client: httpx.Client, method: str, path: str, body: Any = None) -> httpx.Response | None:
-        """Ask a node that runs; None if it gave no answer, after a short wait."""
+        """Call a running node; return None if it gave no answer, after a short wait."""
         node = first_up(self._nodes)
         try:
             answer = client.request(method, node.url + path, json=body, headers=node.headers)
@@ -182,7 +182,7 @@ class Load:
 
 
 def fill_study(node: ServiceProcess, ledger: Ledger, *, events: int, rounds: int, first: int = 0) -> None:
-    """Send so many events in a few rounds, each closed by hand; `first` sets their ids apart from earlier ones."""
+    """Send this many events in a few rounds, each closed by hand; `first` separates their ids from earlier ones."""
     batches_per_request, events_per_batch = 50, 40
     with node.client() as client:
         number = first

@@ -1,4 +1,4 @@
-"""Kills during maintenance: while a backup is written, while it is restored, and while events are archived."""
+"""Kills during maintenance: during a backup, a restore, and the archiving of events."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.chaos.verification import count_unknown, verify_replay, verify_servic
 STORED_EVENTS = 24_000
 ROUNDS = 4
 ARCHIVED_EVENTS = 8_000
-"""Events of each turn that there are to archive."""
+"""Events that each turn archives."""
 SAMPLE_EVENTS = 5_000
-"""Acknowledged events that are looked for in each restored store."""
+"""Acknowledged events that each restored store must have."""
 COMPACTED_EVENTS = 40_000
 BYTES_PER_EVENT = 25
 ROUNDS_BYTES = 300_000
-"""Room for what is not an event: rounds, policies, empty pages."""
+"""Allowance for everything except events: rounds, policies, empty pages."""
 LATE_SECONDS = 0.6
 """Longer than the campaign's studies wait for late events, so that a round is final."""
 ATTEMPTS_PER_KILL = 3
@@ -34,7 +34,7 @@ ATTEMPTS_PER_KILL = 3
 
 
 def kill_backups(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Kill `pasto store backup` under load: a backup is there whole or not at all, and the next one succeeds."""
+    """Kill `pasto store backup` under load: a backup is complete or absent, and the next one succeeds."""
     rng, ledger, folder = workshop.random("backup"), Ledger(), workshop.folder()
     node = workshop.node(workshop.store(outcome.store)).start()
     create_studies(node)
@@ -80,7 +80,7 @@ def kill_restores(workshop: Workshop, outcome: Outcome, repetitions: int) -> Non
         store = workshop.store(outcome.store)
         words = "store", "restore", str(folder / "whole.db"), "--store", store
         outcome.repetitions += kill_command(words, _is_written(store), rng.uniform(0, seconds))
-        run_pasto(*words)  # refused if the killed run had finished: the store then holds everything
+        run_pasto(*words)  # refused if the killed run had finished: the store then has everything
         _verify_restored(workshop, outcome, store, rng.sample(events, SAMPLE_EVENTS))
     outcome.require(outcome.repetitions > 0, "no kill hit a restore at work")
 
@@ -98,7 +98,7 @@ def kill_archiving(workshop: Workshop, outcome: Outcome, repetitions: int) -> No
             archiving = pool.submit(_archive, node.url)
             time.sleep(rng.uniform(0.005, 0.15))
             node.kill()
-            outcome.repetitions += archiving.result() == 0  # no answer: it was at work
+            outcome.repetitions += archiving.result() == 0  # no answer: it was working
         node.start()
     outcome.require(outcome.repetitions > 0, "no kill hit the archiving at work")
     answer = _archive(node.url)
@@ -108,7 +108,7 @@ def kill_archiving(workshop: Workshop, outcome: Outcome, repetitions: int) -> No
 
 
 def archive_and_compact(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Archive most events and compact the store: only what recognizes repeats may stay, and the replay is identical."""
+    """Archive most events and compact the store: only the ids that detect repeats may remain; replay is identical."""
     ledger = Ledger()
     node = workshop.node(workshop.store(outcome.store), "--archive", str(workshop.folder())).start()
     create_studies(node)
@@ -133,7 +133,7 @@ def archive_and_compact(workshop: Workshop, outcome: Outcome, repetitions: int) 
 
 
 def kill_command(words: tuple[str, ...], is_begun: Callable[[], bool], seconds: float) -> bool:
-    """Run a `pasto` command and kill it so long after it began its work; return whether it was still running."""
+    """Kill a `pasto` command this long after it began its work; return whether it was still running."""
     process = _start_command(words, is_begun)
     try:
         process.wait(timeout=seconds)
@@ -173,12 +173,12 @@ def _time_backup(store: str, target: Path) -> float:
 
 
 def _is_begun(target: Path) -> Callable[[], bool]:
-    """Return a test for the unfinished file of a backup, or the finished one."""
+    """Return a predicate: is there an unfinished or a finished backup file?"""
     return lambda: target.exists() or any(target.parent.glob(f".{target.name}.*"))
 
 
 def _is_written(store: str) -> Callable[[], bool]:
-    """Return a test for a store that another process writes."""
+    """Return a predicate: does another process write this store?"""
     if "://" not in store:
         return (Path(store) / "pasto.db-wal").exists
 

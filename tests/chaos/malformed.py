@@ -66,7 +66,7 @@ FRAMINGS: dict[str, bytes] = {
 
 
 def send_bad_framing(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Send requests whose ends are in doubt: each is refused or answered once, and nothing hides in a body."""
+    """Send requests with ambiguous ends: each is refused or answered once, and no body can contain a second request."""
     with _service(workshop, outcome) as node:
         for _ in range(repetitions):
             for name, sent in FRAMINGS.items():
@@ -143,7 +143,7 @@ def send_costly_bodies(workshop: Workshop, outcome: Outcome, repetitions: int) -
 
 
 def send_gzip_bombs(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Send bodies that unpack to far more than they are."""
+    """Send bodies that unpack to a far larger size."""
     zeros = gzip.compress(b"0" * 50_000_000, 6)
     bombs = {
         "50 MB": zeros,
@@ -169,7 +169,7 @@ def send_gzip_bombs(workshop: Workshop, outcome: Outcome, repetitions: int) -> N
 
 
 def json_routes(client: httpx.Client) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Yield method and path of every route that takes JSON, from the OpenAPI document, with a body that it reads."""
+    """Yield method and path of every route that accepts JSON, from the OpenAPI document, with a valid body."""
     interface = client.get("/openapi.json").raise_for_status().json()
     for path, methods in interface["paths"].items():
         for method, operation in methods.items():
@@ -214,7 +214,7 @@ def invalid_utf8(example: Any) -> Iterator[bytes]:
 
 
 def mutate(body: bytes, rng: random.Random) -> bytes:
-    """Return a body with a few of its bytes changed, cut, doubled or replaced by awkward ones."""
+    """Return a body with a few of its bytes changed, cut, doubled or replaced by unusual ones."""
     changed = bytearray(body)
     awkward = (b"\x00", b"\xff", b'"', b"{", b"[", b"\\u0000", b"\\ud800", b"1e999", b"-", b"NaN", b"9" * 400, b"null")
     for _ in range(rng.randrange(1, 6)):
@@ -239,7 +239,7 @@ def _service(workshop: Workshop, outcome: Outcome) -> Iterator[ServiceProcess]:
 
 
 def _talk(url: str, sent: bytes) -> bytes:
-    """Send bytes and hear everything until the service closes, or stays silent for a moment."""
+    """Send bytes and read everything until the service closes or pauses for a moment."""
     answer = b""
     with connect(url) as connection:
         try:

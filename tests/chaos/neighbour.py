@@ -1,8 +1,8 @@
-"""A neighbour: a caller in a process of its own that times its requests while somebody else attacks the service.
+"""Neighbour: a caller in a process of its own that times its requests during an attack on the service.
 
-`python -m tests.chaos.neighbour KIND URL KEY` asks until its input is closed, then prints its latencies as JSON. Each
-request is due at a moment of its own and has a connection of its own. Its latency counts from when it was due, so that
-a request that waits for the one before is not taken for a fast one.
+`python -m tests.chaos.neighbour KIND URL KEY` sends requests until its input is closed, then prints its latencies as
+JSON. Each request has a planned start time and a connection of its own. Its latency counts from the planned start, so
+that a request that waits for the previous one is not measured as a fast one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Latencies:
 
 
 class Neighbour:
-    """The process, from its start to its report."""
+    """Process of the caller, from its start to its report."""
 
     def __init__(self, url: str, kind: str = ASSIGN, key: str = "") -> None:
         command = [sys.executable, "-m", "tests.chaos.neighbour", kind, url, key]
@@ -64,14 +64,14 @@ class Neighbour:
             self._process.communicate()
 
     def report(self) -> Latencies:
-        """End it, and return what it measured."""
+        """Stop the process, and return its measurements."""
         text, _ = self._process.communicate(timeout=3 * TIMEOUT_SECONDS)
         figures = json.loads(text)
         return Latencies(tuple(sorted(figures["seconds"])), figures["failed"], figures["statuses"])
 
 
 def measure_quiet(url: str, kind: str = ASSIGN, seconds: float = 2.0, key: str = "") -> Latencies:
-    """Measure a neighbour that is alone."""
+    """Measure a neighbour without other load."""
     with Neighbour(url, kind, key) as neighbour:
         time.sleep(seconds)
         return neighbour.report()
@@ -102,7 +102,7 @@ def _ask(address: str, path: str, body: bytes, headers: dict[str, str]) -> int:
 
 
 def main(words: Sequence[str]) -> None:
-    """Ask until the input is closed."""
+    """Send requests until the input is closed."""
     kind, url, key = words
     ended = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Poisoned sources: a sender that invents units, and one that takes the ids of others in advance."""
+"""Poisoned sources: a sender that invents units, and one that uses the ids of others in advance."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ DOCUMENT: dict[str, Any] = {
 
 
 def invent_units(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Invent 10 % of the units with an ingest key: the report must name the sender, and name no honest one."""
+    """Invent 10 % of the units with an ingest key: the report must name the sender, and no honest one."""
     _invent_units(workshop, outcome, repetitions, honest_rounds=0)
 
 
 def invent_units_later(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Do the same after honest rounds: the report must name the sender all the same."""
+    """Do the same after honest rounds: the report must still name the sender."""
     _invent_units(workshop, outcome, repetitions, honest_rounds=2)
 
 
@@ -82,7 +82,7 @@ def take_ids(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
             ]
             client.post(f"/v1/studies/{STUDY}/events", json=taken).raise_for_status()
             conflicts: set[str] = set()
-            for first in range(0, len(events), LISTED_REASONS):  # an answer lists the reasons of so many events
+            for first in range(0, len(events), LISTED_REASONS):  # the response lists the reasons of this many events
                 answer = client.post(f"/v1/studies/{STUDY}/events", json=events[first : first + LISTED_REASONS])
                 outcome.count_status(answer.status_code)
                 response = answer.json()
@@ -147,7 +147,7 @@ def _play_round(node: ServiceProcess, outcome: Outcome, study: str, key: str, ma
 
 
 def _honest(rng: random.Random, sender: str, units: int) -> Any:
-    """Return the events of units that saw what they were drawn."""
+    """Return the events of units that were exposed to their drawn candidates."""
 
     def make(policy: PublishedPolicy) -> list[Event]:
         events: list[Event] = []
@@ -189,7 +189,7 @@ def _unit_events(source: str, version: int, unit: str, candidate: str, value: fl
 
 
 def _judge(node: ServiceProcess, outcome: Outcome, study: str, names: set[str], *, is_poisoned: bool) -> None:
-    """Look for warnings that name the sender in the report, and replay the study."""
+    """Check the report for warnings that name the sender, and replay the study."""
     with node.client() as client:
         report = client.get(f"/v1/studies/{study}/report").raise_for_status().json()
         warnings = list(find_warnings(report, names))

@@ -1,4 +1,4 @@
-"""Outcomes of a campaign: one record a scenario, the table of all, and the exit code."""
+"""Outcomes of a campaign: one record per scenario, the table of all, and the exit code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def is_green(self) -> bool:
-        """Whether every promise held.
+        """Return true if every promise held.
 
         >>> Outcome("kill -9", "sqlite").is_green, Outcome("kill -9", "sqlite", lost=1).is_green
         (True, False)
@@ -50,7 +50,7 @@ class Outcome:
         return not any(counts) and self.replay_identical is not False
 
     def require(self, holds: bool, promise: str) -> None:
-        """Note a promise that did not hold."""
+        """Record a promise that did not hold."""
         if not holds:
             self.broken.append(promise)
 
@@ -61,7 +61,7 @@ class Outcome:
 
 
 def is_server_error(status: int) -> bool:
-    """Return whether a status must never be answered: a 5xx that does not ask the caller to come back.
+    """Return true for a status that is never allowed: a 5xx that does not ask the caller to come back.
 
     >>> [is_server_error(status) for status in (200, 422, 500, 502, 503, 507)]
     [False, False, True, True, False, False]

@@ -1,4 +1,4 @@
-"""A `pasto serve` process on loopback: started, killed, stopped and measured from outside."""
+"""Process of `pasto serve` on loopback: started, killed, stopped and measured from outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOFT_DESCRIPTORS = 1024
 
 
 class ChaosError(Exception):
-    """A campaign that cannot go on: the service under test does not start, or a command of its own fails."""
+    """Failure of the campaign itself: the service under test does not start, or a command fails."""
 
 
 def environment() -> dict[str, str]:
@@ -41,7 +41,7 @@ def run_pasto(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 class ServiceProcess:
-    """One node: its address changes at each start, its store stays."""
+    """One node: its address changes at each start, its store stays the same."""
 
     def __init__(self, store: str, log: Path, *options: str) -> None:
         self.store = store
@@ -54,17 +54,17 @@ class ServiceProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the running process."""
+        """Process id of the running service."""
         return self._running().pid
 
     @property
     def is_up(self) -> bool:
-        """Whether the process runs."""
+        """True if the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that callers of the campaign send."""
+        """Headers of the campaign's callers."""
         return {"authorization": f"Bearer {self.key}"} if self.key else {}
 
     def client(self, seconds: float = 60.0) -> httpx.Client:
@@ -72,7 +72,7 @@ class ServiceProcess:
         return httpx.Client(base_url=self.url, headers=self.headers, timeout=seconds)
 
     def make_key(self, name: str, *scopes: str, expires_in: float | None = None) -> tuple[str, str]:
-        """Make a key over HTTP; return its prefix and the key. The first one, for `admin`, becomes the campaign's."""
+        """Make a key over HTTP; return its prefix and the key. The first one, an admin key, is the campaign's."""
         wanted = {"name": name, "scopes": list(scopes), "expires_in": expires_in}
         with self.client() as client:
             made = client.post("/v1/keys", json=wanted).raise_for_status().json()
@@ -81,7 +81,7 @@ class ServiceProcess:
         return made["prefix"], made["key"]
 
     def start(self) -> ServiceProcess:
-        """Start it, and wait until it answers."""
+        """Start the process, and wait until it answers."""
         serve = pasto_command("serve", "--port", "0", "--store", self.store, *self._options)
         limited = ["sh", "-c", f'ulimit -S -n {SOFT_DESCRIPTORS}; exec "$@"', "sh", *serve]
         with self._log.open("a") as log:
@@ -100,13 +100,13 @@ class ServiceProcess:
         return self
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill the process, as a crash would."""
         process = self._running()
         process.kill()
         self._finish(process)
 
     def stop(self) -> tuple[int, float]:
-        """End it by SIGTERM; return its exit code and the seconds it took."""
+        """Stop the process by SIGTERM; return its exit code and the seconds it took."""
         process, began = self._running(), time.monotonic()
         process.send_signal(signal.SIGTERM)
         try:
@@ -117,12 +117,12 @@ class ServiceProcess:
         return process.returncode, time.monotonic() - began
 
     def close(self) -> None:
-        """End it if it still runs."""
+        """Kill the process if it still runs."""
         if self.is_up:
             self.kill()
 
     def wait_for(self, met: Callable[[], bool], problem: str, seconds: float = START_SECONDS) -> None:
-        """Wait for a condition, and fail if it does not come about or the process ends."""
+        """Wait for a condition; fail if it does not become true or the process ends."""
         until = time.monotonic() + seconds
         while not met():
             if not self.is_up:
@@ -132,7 +132,7 @@ class ServiceProcess:
             time.sleep(0.02)
 
     def is_ready(self) -> bool:
-        """Whether /readyz answers 200."""
+        """Return true if /readyz answers 200."""
         return self._answers("/readyz")
 
     def memory_mb(self) -> float:
@@ -148,7 +148,7 @@ class ServiceProcess:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def log_tail(self, lines: int = 5) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of the process's log."""
         return "\n".join(self._log.read_text().splitlines()[-lines:])
 
     def _running(self) -> subprocess.Popen[str]:

@@ -1,4 +1,4 @@
-"""A small part of `make chaos`, so that the campaign itself stays alive."""
+"""Smoke test of `make chaos`: a small campaign runs and prints its table."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `pasto` with words; stdout and stderr apart, and nothing but clean exits."""
+    """Run `pasto` with arguments; separate stdout from stderr, and fail on uncaught exceptions."""
     for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
 

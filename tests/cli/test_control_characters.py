@@ -1,4 +1,4 @@
-"""Text from a store reaches the terminal without the control characters in it."""
+"""Control characters in stored text do not reach the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u
 
 @pytest.fixture
 def forged(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store into which every text was written by somebody who means harm, past the checks of the service."""
+    """Return a store with hostile text in every field, written without the service's checks."""
     for name in ("PASTO_STORE", "PASTO_URL", "PASTO_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -82,7 +82,7 @@ def test_tables_titles_and_styled_texts_are_escaped(
 
 
 def test_commands_print_through_the_output_module_only() -> None:
-    """`click.echo` and `print` would send what they are given to the terminal as it is."""
+    """Check that no command calls `click.echo` or `print`, which write text to the terminal unchanged."""
     for file in Path(pasto.cli.__file__).parent.glob("*.py"):
         if file.name == "output.py":
             continue

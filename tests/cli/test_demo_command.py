@@ -22,7 +22,7 @@ TINY = DemoPlan(rounds=2, users=200, confirming=400, truth=1_000)
 
 @pytest.fixture(scope="module")
 def demo_result() -> DemoResult:
-    """A result that counts as won, whatever little was learned."""
+    """Return a result that counts as won, even if little was learned."""
     with InProcessEnvironment() as inside:
         result = scenario.run_demo(feed(), inside, plan=TINY, seed=1)
     return replace(result, checks=tuple(replace(check, held=True) for check in result.checks))
@@ -30,7 +30,7 @@ def demo_result() -> DemoResult:
 
 @pytest.fixture
 def demo_calls(monkeypatch: pytest.MonkeyPatch, demo_result: DemoResult) -> list[dict[str, Any]]:
-    """What the command asks for, with nothing played."""
+    """Record the calls of the command, without running the demonstration."""
     calls: list[dict[str, Any]] = []
 
     @contextmanager

@@ -60,7 +60,7 @@ def test_an_unknown_command_is_refused(run: Any) -> None:
 
 @pytest.fixture
 def failing() -> Iterator[list[Exception]]:
-    """The errors that a command called `fail` will raise."""
+    """Add a command `fail` that raises the listed errors."""
     errors: list[Exception] = []
 
     @main.command()

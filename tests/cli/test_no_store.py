@@ -1,4 +1,4 @@
-"""A command that only looks makes no store."""
+"""Commands that only read do not create a store."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def study_file(tmp_path: Path) -> Path:
 
 
 def facts_of(run: Any, *words: object) -> dict[str, dict[str, Any]]:
-    """The facts of a plan: value and source, by metric and quantity."""
+    """Return the facts of a plan: value and source, by metric and quantity."""
     outcome = run("plan", *words, "--json", "--days", 3)
     assert outcome.exit_code == 0, outcome.stderr
     facts: dict[str, dict[str, Any]] = {}

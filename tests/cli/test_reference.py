@@ -1,4 +1,4 @@
-"""The page docs/reference/cli.md: its help texts are the commands' own, and its examples print what they show."""
+"""Page docs/reference/cli.md: its help texts equal the commands' help, and its examples print the documented output."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ HELP = re.compile(r"^(?P<rank>##+) `(?P<typed>[a-z -]+)`\n\n```text\n(?P<help>.*
 
 
 def real_help(typed: str) -> str:
-    """A command's help at 80 columns, without the lists."""
+    """Return a command's help at 80 columns, without the lists."""
     words = [*typed.split()[1:], "--help"]
     outcome = CliRunner().invoke(main, words, prog_name="pasto", terminal_width=80)
     return LISTS.sub("", outcome.stdout)
 
 
 def commands_of(command: click.Command, typed: str = "pasto") -> Iterator[tuple[str, click.Command]]:
-    """A command and every command below it, by the words that are typed."""
+    """Yield a command and every command below it, with their names as typed."""
     yield typed, command
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -40,7 +40,7 @@ def commands_of(command: click.Command, typed: str = "pasto") -> Iterator[tuple[
 
 
 def rewrite() -> None:
-    """Put the real help texts into the page."""
+    """Write the current help texts into the page."""
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(
         HELP.sub(lambda match: f"{match['rank']} `{match['typed']}`\n\n```text\n{real_help(match['typed'])}```", page),
@@ -52,7 +52,7 @@ def test_every_command_has_its_own_help_on_the_page() -> None:
     output = {match["typed"]: match["help"] for match in HELP.finditer(PAGE.read_text(encoding="utf-8"))}
     assert set(output) == {typed for typed, _ in commands_of(main)}
     for typed, text in output.items():
-        assert text == real_help(typed), f"{typed}: run `python {Path(__file__).name}` here to write the page anew"
+        assert text == real_help(typed), f"{typed}: run `python {Path(__file__).name}` here to update the page"
 
 
 def test_every_option_is_on_the_page() -> None:

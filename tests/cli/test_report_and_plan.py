@@ -1,4 +1,4 @@
-"""`pasto report` and `pasto plan`, on a store of their own."""
+"""Commands `pasto report` and `pasto plan` on a store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0)}
 
 @pytest.fixture(scope="module")
 def store_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a study that has learned for four rounds."""
+    """Return a store with a study that has learned for four rounds."""
     place = tmp_path_factory.mktemp("reported") / "store"
     service = Service(open_store(str(place)))
     service.create(DOCUMENT, who="ann", seed=7)

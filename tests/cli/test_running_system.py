@@ -1,4 +1,4 @@
-"""The commands of the running system, on a store of their own and against a service that runs on it."""
+"""Commands of a running system, on a store and against a service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory to work in, with no settings from outside."""
+    """Return a directory to work in, without settings from the environment."""
     for name in ("PASTO_STORE", "PASTO_URL", "PASTO_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -29,7 +29,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def feed(run: Any, place: Path) -> Path:
-    """A study called feed that learns."""
+    """Create a learning study with the name feed."""
     assert run("study", "init").exit_code == 0
     made = run("study", "create", "study.yaml", "--start")
     assert made.exit_code == 0, made.stderr
@@ -39,7 +39,7 @@ def feed(run: Any, place: Path) -> Path:
 
 @pytest.fixture
 def service(feed: Path) -> Iterator[str]:
-    """A service on the store of `feed`, in a process of its own."""
+    """Run a service on the store of `feed`, in a process of its own."""
     words = [sys.executable, "-m", "pasto", "serve", "--port", "0"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PASTO_")}
     with subprocess.Popen(

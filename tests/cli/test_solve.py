@@ -30,7 +30,7 @@ def feed(tmp_path: Path) -> Path:
 
 
 def row(text: str, label: str) -> list[str]:
-    """The words of a table's row after its label."""
+    """Return the words of a table's row after its label."""
     return next(line for line in text.splitlines() if line.startswith(label))[len(label) :].split()
 
 

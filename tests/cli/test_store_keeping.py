@@ -1,4 +1,4 @@
-"""`pasto store archive` and `pasto store erase-unit`, on a store of their own."""
+"""Commands `pasto store archive` and `pasto store erase-unit` on a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pasto.store import open_store
 
 @pytest.fixture
 def feed(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A study called feed that learned from one round of twenty users."""
+    """Create a study with the name feed that learned from one round of twenty users."""
     for name in ("PASTO_STORE", "PASTO_URL", "PASTO_KEY", "PASTO_ARCHIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)

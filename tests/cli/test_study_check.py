@@ -1,4 +1,4 @@
-"""`pasto study check`: a study file with its tables, looked at before anything is created."""
+"""Command `pasto study check`: a study file and its tables are checked before the study is created."""
 
 from __future__ import annotations
 

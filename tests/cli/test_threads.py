@@ -24,7 +24,7 @@ def test_a_service_has_one_thread_for_its_algebra_and_collects_garbage_rarely(
     given: dict[str, str], threads: str, tmp_path: Path
 ) -> None:
     blocked = tmp_path / "file"
-    blocked.write_text("not a store")  # so that it ends at once
+    blocked.write_text("not a store")  # so that the process ends at once
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     completed = subprocess.run(
         [sys.executable, "-c", LOOK, str(blocked)], env=environment | given, capture_output=True, text=True, check=True

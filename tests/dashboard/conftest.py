@@ -1,4 +1,4 @@
-"""The dashboard over a small study, asked without a network."""
+"""Fixtures: the dashboard over a small study, called without a network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 class Browser:
-    """Asks the application as a browser would: with its cookies, and as the same origin."""
+    """Client that calls the application as a browser does: with its cookies, and from the same origin."""
 
     def __init__(self, application: Application, host: str = "127.0.0.1:8300") -> None:
         self.application = application
@@ -48,7 +48,7 @@ class Browser:
                 self.cookies = client.cookies
                 return answer
 
-        # In a thread of its own: the client of a real browser keeps a loop running in the one that the tests share.
+        # In a separate thread, because the client of a real browser runs an event loop in the thread that tests share.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, go()).result()
 
@@ -56,7 +56,7 @@ class Browser:
         return self.ask("GET", path, **given)
 
     def token(self, path: str) -> str:
-        """The token in a page's forms."""
+        """Return the token in a page's forms."""
         found = re.search(r'name="token" value="([0-9a-f]{64})"', self.get(path).text)
         assert found is not None
         return found[1]
@@ -86,7 +86,7 @@ def browser(application: Application) -> Browser:
 
 @pytest.fixture
 def learned(service: Service) -> Service:
-    """A service whose study "feed" has learned three rounds."""
+    """Return a service whose study "feed" has learned three rounds."""
     service.create(DOCUMENT, who="ann", seed=7)
     service.change("feed", "start", who="ann", reason="go")
     for _ in range(3):

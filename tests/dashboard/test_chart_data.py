@@ -44,7 +44,7 @@ def test_a_long_study_is_read_by_a_few_rounds_and_each_once(learned: Service, mo
     assert sum(asked) <= POINTS
     read = len(asked)
     build_series(samples, snapshot)
-    assert len(asked) <= read + 1  # the open round has no close yet, and is looked for again
+    assert len(asked) <= read + 1  # the open round has no close yet, so it is queried again
 
 
 def test_the_series_of_a_study(learned: Service) -> None:

@@ -1,4 +1,4 @@
-"""Text has enough contrast with its backbackground, in light and dark mode: WCAG's ratio of 4.5."""
+"""Contrast of text and background in light and dark mode: at least 4.5, the ratio of WCAG."""
 
 from __future__ import annotations
 

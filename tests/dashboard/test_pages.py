@@ -210,7 +210,7 @@ def test_what_is_not_confirmed_is_deployed_by_its_own_button_and_with_a_reason(b
     learned.change("feed", "confirm", who="ann")
     policy = learned.policy_cache.current("feed")
     events: list[dict[str, Any]] = []
-    for number in range(400):  # nobody likes anything, so nothing is known of likes
+    for number in range(400):  # without likes, the lift of likes is unknown
         unit, at = f"user {number}", f"{policy.version}/{number}"
         cell = policy.draw(unit)
         drawn = {"unit": unit, "version": policy.version, "candidate": cell.name}

@@ -52,7 +52,7 @@ def log_in(browser: httpx.Client, key: str) -> str:
 
 
 def replay(browser: httpx.Client, cookie: str) -> int:
-    """Return the status that a page answers to a cookie, sent as a thief would send it."""
+    """Return the status of a page for a stolen cookie."""
     return httpx.get(browser.base_url, headers={"cookie": f"{COOKIE}={cookie}"}).status_code
 
 
@@ -68,6 +68,6 @@ def test_a_cookie_replayed_after_the_logout_is_refused(tmp_path: Path) -> None:
         browser.cookies.clear()
         held = log_in(browser, key)
         assert (tmp_path / "data" / FILE).stat().st_mode & 0o777 == 0o600
-    with serving(str(tmp_path / "data")) as browser:  # started again
+    with serving(str(tmp_path / "data")) as browser:  # restarted
         assert replay(browser, held) == 200
         assert replay(browser, stolen) == 303

@@ -18,7 +18,7 @@ PAGES = ("/", "/new", "/studies/feed", "/parts/studies", "/studies/feed/series",
 
 
 def key(application: Application, *scopes: str) -> str:
-    """A new key; from the first one on everybody needs one."""
+    """Make a new key; after the first one every request needs a key."""
     return str(application.context.keys.create("ann", scopes).key)
 
 
@@ -161,7 +161,7 @@ def test_a_cookie_cannot_be_made_from_what_a_backup_holds(
 
 
 def test_a_login_holds_on_every_node(browser: Any, application: Application, learned: Service) -> None:
-    """Two nodes on one store, behind a balancer that sends each request to the other one."""
+    """Log in on one of two nodes on one store, behind a balancer that sends each request to the other node."""
     from pasto.dashboard import Dashboard
     from pasto.service.settings import Settings
 
@@ -189,7 +189,7 @@ def test_a_login_holds_on_every_node(browser: Any, application: Application, lea
 
 @pytest.mark.services
 def test_a_login_holds_on_two_nodes_of_one_database(browser: Any, postgres_url: str) -> None:
-    """As above, with nothing in common but PostgreSQL; a key that one node revokes is refused by the other."""
+    """Log in on one of two nodes that share only PostgreSQL; a key that one node revokes is refused by the other."""
     from pasto.dashboard import Dashboard
     from pasto.service.settings import Settings
     from pasto.store import open_store
@@ -197,7 +197,7 @@ def test_a_login_holds_on_two_nodes_of_one_database(browser: Any, postgres_url: 
     services = [Service(open_store(postgres_url)) for _ in range(2)]
     nodes = [Application(each, Settings(), pages=Dashboard(each).routes) for each in services]
     text = key(nodes[0], "admin")
-    nodes[1].context.keys.refresh()  # which a running service does every second
+    nodes[1].context.keys.refresh()  # a running service does this every second
     browser.application = nodes[0]
     page = browser.post("/login", {"token": browser.token("/login"), "key": text})
     assert page.status_code == 303
@@ -229,9 +229,9 @@ def test_a_cookie_that_was_changed_opens_nothing(browser: Any, application: Appl
     prefix, until, number, signature = good.split(".")
     assert prefix == text.split("_")[1]
     for bad in (
-        f"{other}.{until}.{number}.{signature}",  # somebody else's key
-        f"{'0' * 12}.{until}.{number}.{signature}",  # nobody's
-        f"{prefix}.{int(until) + 9}.{number}.{signature}",  # a longer life
+        f"{other}.{until}.{number}.{signature}",  # the key of another session
+        f"{'0' * 12}.{until}.{number}.{signature}",  # an unknown key
+        f"{prefix}.{int(until) + 9}.{number}.{signature}",  # a longer lifetime
         f"{prefix}.{until}.{number[::-1]}.{signature}",
         f"{prefix}.{until}.{number}.{'0' * 64}",
         f"{prefix}.{until}.{number}.{hmac.new(b'', good.encode(), 'sha256').hexdigest()}",

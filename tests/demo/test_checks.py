@@ -1,4 +1,4 @@
-"""What the demonstration must prove can also fail."""
+"""Checks of the demonstration can fail."""
 
 from __future__ import annotations
 

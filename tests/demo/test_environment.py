@@ -1,4 +1,4 @@
-"""The real service in a process of its own."""
+"""Demonstration on the real service in a process of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_seed_fixes_the_run_wherever_it_plays(tmp_path: Path) -> None:
     with run_service(tmp_path) as outside:
         there = run_demo(feed(), outside, plan=TINY, seed=6)
         with pytest.raises(OSError, match="refused"):
-            urllib.request.urlopen(f"{outside.address}/healthz", timeout=5)  # noqa: S310 -- it rests, for its books were read
+            urllib.request.urlopen(f"{outside.address}/healthz", timeout=5)  # noqa: S310 -- it was stopped
         outside.start()
         assert outside.show("feed").state == "confirming"
     assert (here.shares, here.lifts, here.checks) == (there.shares, there.lifts, there.checks)

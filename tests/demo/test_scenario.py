@@ -1,4 +1,4 @@
-"""The demonstration on the same parts inside one process: it wins whatever the seed, and a seed fixes it."""
+"""Demonstration inside one process: it wins for every seed, and a seed makes it reproducible."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_seed_wins_with_ads(seed: int) -> None:
 @pytest.mark.services
 @pytest.mark.parametrize("seed", range(2))
 def test_every_seed_wins_with_the_shop(seed: int) -> None:
-    """At full size: revenue needs the users. Many seeds of it are run by `pasto bench demo`."""
+    """Run at full size, because revenue needs the users; `pasto bench demo` runs many seeds."""
     assert_won(played(shop(), PLANS["shop"], seed))
 
 
