@@ -1,9 +1,9 @@
 """Learning a blend by ask and tell, with the study saved to JSON and restored in the middle.
 
-Nine settings of a feed are tried on live traffic, simulated here. The goal is watch_time, while likes must stay at 6
-and shares at 4. A study draws the settings to try, takes their metrics with standard errors, and learns. Its state is
-one JSON value, so it can be stored in a file or a database between rounds. Its answer has a certificate (the
-probability that each guardrail holds) and an advice (whether to continue).
+Nine settings of a feed are tried on simulated live traffic. The goal is watch_time, while likes must stay at 6 and
+shares at 4. A study draws the settings to try, takes their metrics with standard errors, and learns. Its state is one
+JSON value, so it can be stored in a file or a database between rounds. Its answer has a certificate (the probability
+that each guardrail holds) and an advice (continue or stop).
 """
 
 import json
@@ -50,7 +50,7 @@ learn(study, 20)
 blend = study.blend()
 for k in blend.support:
     print(f"{blend.probabilities[k]:6.1%}  {blend.names[k]}")
-if blend.certificate and blend.outlook:  # the paper's learners give neither
+if blend.certificate and blend.outlook:  # the paper's learners have neither
     for name, chance in blend.certificate.holds.items():
         print(f"{name} holds with probability {chance:.1%}")
     print(f"certified at {blend.certificate.confidence:.0%}: {blend.certificate.certified}")

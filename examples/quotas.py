@@ -1,7 +1,7 @@
 """Integer quotas under a budget: the slots of a page for each source, and the best blend of such splits.
 
 A page has 10 slots for posts from friends, from search history and from fresh creators; at most 10 together, and at
-least 2 for friends. A source earns little below a critical mass, so a page that prefers one source does better than an
+least 2 for friends. A source earns little below a critical mass, so a page that prefers one source is better than an
 even split. But fresh creators need exposure, and a page must load in time.
 """
 

@@ -30,7 +30,7 @@ def predict(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def rank(predictions: dict[str, np.ndarray], like_weight: float, threshold: float, quota: float) -> np.ndarray:
-    """Return the items that are shown, (requests, shown)."""
+    """Return the ranked items, (requests, items per page)."""
     score = predictions["pctr"] + like_weight * predictions["plr"] - 100 * (predictions["clean"] < threshold)
     places = np.argsort(-score, axis=1)
     new_first = np.argsort(-(score + 50 * predictions["new"]), axis=1)[:, : int(quota)]
@@ -61,7 +61,7 @@ for _ in range(ROUNDS):
     assignments = study.ask(PARALLEL)
     each = REQUESTS // PARALLEL
     counts = serve(predict(rng), np.repeat([a.candidate for a in assignments], each), rng)
-    # One deviation for all: taken from each assignment's own few requests, it would go down whenever its mean does.
+    # One deviation for all: computed from an assignment's own few requests, it would fall whenever its mean does.
     errors = np.tile(counts.std(axis=0) / np.sqrt(each), (PARALLEL, 1))
     study.tell(assignments, counts.reshape(PARALLEL, each, -1).mean(axis=1), standard_errors=errors)
 blend = study.blend()

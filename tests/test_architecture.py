@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md and docs/architecture.md: their paths exist, and their diagrams and tables match the code."""
+"""Architecture pages CONTRIBUTING.md and docs/architecture.md: paths exist, and diagrams and tables match the code."""
 
 import json
 import re
@@ -30,7 +30,7 @@ FILE_ENDINGS = (".py", ".md", ".toml", ".json", ".txt", ".svg", ".sql", ".mjs", 
 
 
 def named_paths(text: str) -> Iterator[str]:
-    """Yield what a page writes as a path of the repository: below one of its folders, or with a file's ending."""
+    """Yield texts of a page that look like paths of the repository: below a folder, or with a file's ending."""
     for path in PATH.findall(text):
         if path.startswith(FOLDERS) or (path.endswith(FILE_ENDINGS) and path != "__init__.py"):
             yield path

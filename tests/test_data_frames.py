@@ -1,4 +1,4 @@
-"""Data frames where a table is taken: read by column name, never by position."""
+"""Data frames as tables: read by column name, never by position."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_frame_is_told_by_its_columns(frame: Frame) -> None:
 def test_rows_with_assignment_ids_are_put_in_order(frame: Frame) -> None:
     measured = _measured()
     ids = [f"0/{place}" for place in range(12)]
-    order = sorted(range(12), key=lambda place: ids[place])  # as a group by sorts them: 0/0, 0/1, 0/10, …
+    order = sorted(range(12), key=lambda place: ids[place])  # in the order of a group by: 0/0, 0/1, 0/10, …
     shuffled = {"assignment": [ids[k] for k in order], **{n: [v[k] for k in order] for n, v in measured.items()}}
     rows = list(zip(*measured.values(), strict=True))
     units = {"assignment": shuffled["assignment"], "n": [k + 1 for k in order]}

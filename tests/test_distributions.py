@@ -1,4 +1,4 @@
-"""Three distributions: the client needs nothing else, and the platform's wheel holds no research code."""
+"""Distributions: the client has no dependencies, and the platform's wheel contains no research code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The written pages: nothing missing, no dead link, and no machine's own addresses anywhere in the repository."""
+"""Documentation: complete, without dead links, and without addresses of a machine anywhere in the repository."""
 
 import doctest
 import os
@@ -18,7 +18,7 @@ FOREIGN = ["pypi.org", "files.pythonhosted", "registry.npmjs", "/work/", "/root/
 
 
 def commands_of(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    """A command and every command below it, by the words that are typed."""
+    """Yield a command and every command below it, with their names as typed."""
     yield path, command
     if isinstance(command, click.Group):
         for name, below in command.commands.items():
@@ -32,14 +32,14 @@ def commands() -> dict[str, click.Command]:
 
 
 def links_of(page: Path) -> Iterator[str]:
-    """The files that a page links to, as written, without the anchors."""
+    """Yield the files that a page links to, as written, without the anchors."""
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in target and not target.startswith(("#", "mailto:")):
             yield target.split("#")[0]
 
 
 def shown_commands() -> Iterator[tuple[Path, str, str]]:
-    """What the guides show in a console: the page, the command, and what it prints."""
+    """Yield the console examples of the guides: the page, the command, and its output."""
     for page in (DOCS / "guides").rglob("*.md"):
         for block in re.findall(r"^```console\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
             for typed, printed in re.findall(r"^\$ ([^\n]*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
@@ -62,7 +62,7 @@ def test_the_readme_says_that_only_python_adds_and_retires_candidates() -> None:
 
 
 def files_of_the_repository() -> Iterator[Path]:
-    """Every file but those that .gitignore leaves out; asks no git, which a machine may lack."""
+    """Return every file except those in .gitignore, without using git, which a machine may lack."""
     lines = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
     ignored = {line.strip("/") for line in lines if line.endswith("/")}
     for folder, folders, files in os.walk(ROOT):
@@ -109,7 +109,7 @@ def test_no_link_is_dead(page: Path) -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guides/quick-start.md", "docs/guides/sdk.md"])
 def test_the_three_lines_name_a_baseline(page: str) -> None:
-    """Until the first policy is known, a client without one gives no values, and ranking with them fails."""
+    """Check a client without a baseline: before the first policy it has no values, and ranking with them fails."""
     text = (ROOT / page).read_text(encoding="utf-8")
     clients = re.findall(r"sdk\.Client\(.*?\)", text, re.DOTALL)
     assert clients

@@ -1,4 +1,4 @@
-"""Durations as people write them, in every place where one is read."""
+"""Durations as people write them, in every parameter that accepts one."""
 
 from __future__ import annotations
 

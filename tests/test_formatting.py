@@ -1,4 +1,4 @@
-"""Numbers look the same in the terminal, in the report and on the dashboard."""
+"""Formatting: a number looks the same in the terminal, in the report and on the dashboard."""
 
 from __future__ import annotations
 

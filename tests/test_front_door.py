@@ -1,4 +1,4 @@
-"""The package `pasto`: its public names, the cost of its import, and a docstring for every public name."""
+"""Package `pasto`: its public names, the cost of its import, and a docstring for every public name."""
 
 import importlib
 import importlib.metadata

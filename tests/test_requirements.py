@@ -1,4 +1,4 @@
-"""The pinned files: every pin has its hashes, and nothing that pyproject.toml declares is missing."""
+"""Requirements: every pin has its hashes, and every dependency in pyproject.toml is pinned."""
 
 import re
 import tomllib
@@ -14,14 +14,14 @@ PIN = re.compile(r"^(\S+)==(\S+)(?: ;.*)? \\\n(?: +--hash=sha256:[0-9a-f]{64}(?:
 
 
 def pins_of(name: str) -> dict[str, str]:
-    """Versions by package in one of the files, which holds hashed pins and comments and nothing else."""
+    """Return versions by package in one of the files, which contains only hashed pins and comments."""
     text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
     assert [line for line in PIN.sub("", text).splitlines() if line.strip() and not line.lstrip().startswith("#")] == []
     return dict(PIN.findall(text))
 
 
 def declared(texts: list[str]) -> list[Requirement]:
-    """The requirements written there, with those of the project's own extras in place of the extras."""
+    """Return the declared requirements, with those of the project's own extras in place of the extras."""
     found = [Requirement(text) for text in texts]
     inner = [text for own in found if own.name == "pasto" for name in own.extras for text in extras(name)]
     return [other for other in found if other.name not in OWN] + (declared(inner) if inner else [])
@@ -32,7 +32,7 @@ def extras(name: str) -> list[str]:
 
 
 def unpinned(asked: list[Requirement], pins: dict[str, str]) -> list[str]:
-    """What is asked for and not in the pins, or there in a version that does not fit."""
+    """Return requirements without a pin, or with a pin in a version that does not fit."""
     return [str(each) for each in asked if each.name not in pins or pins[each.name] not in each.specifier]
 
 

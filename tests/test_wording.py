@@ -1,4 +1,4 @@
-"""Plain technical English in docstrings, comments and messages, and names that a newcomer guesses."""
+"""Wording: plain technical English in docstrings, comments and messages, and names that a newcomer guesses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("src/pasto", "clients/python/pasto_sdk", "research/pasto_research")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
+CHECKED_WORDS = ROOT / "tests/test_wording.py"
+TESTS = sorted({*(ROOT / "tests").rglob("*.py")} - {CHECKED_WORDS})
+"""Every test, except this file: it lists the words, with examples of wrong texts."""
+TOOLS = sorted(path for folder in ("examples", "tools") for path in (ROOT / folder).rglob("*.py"))
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 WORDS = (
@@ -22,7 +25,7 @@ WORDS = (
     r"|let go|lets go|books|desk|doors?|house|rooms?|crying wolf|for himself|looks? at it|himself"
 )
 WORD = re.compile(rf"(?<![\w.`/])(?:{WORDS})(?![\w(`])", re.IGNORECASE)
-ASK_TELL = re.compile(r"ask(?:\(\))?(?:/| and |, )tell|ask-and-tell|`tell|tell\(", re.IGNORECASE)
+ASK_TELL = re.compile(r"ask(?:\(\))?(?:/| and |, )tell|ask-and-tell|`tell|tell\\?\(", re.IGNORECASE)
 QUESTION = re.compile(r"(?:What|How|Whether|Where|Who|When|Which|Why)\b")
 ARTICLE = re.compile(r"(?:The|A|An|This|That|Its|Whose)\b")
 NAMES = frozenset({"told", "said", "believed", "anew", "kept", "shown", "seen", "whole", "stands", "deed", "deeds"})
@@ -109,7 +112,12 @@ def name_problems(path: Path) -> list[str]:
         is_stored = (path.relative_to(ROOT).as_posix(), token.string) in STORED_NAMES
         if token.type == tokenize.NAME and token.string in NAMES and not is_stored:
             found.append(f"{path.relative_to(ROOT)}:{token.start[0]}: a name that says nothing: {token.string!r}")
-    for node in ast.walk(ast.parse(source)):
+    return [*found, *class_problems(path)]
+
+
+def class_problems(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ClassDef):
             last = re.findall(r"[A-Z][a-z0-9]*", node.name)[-1:] or [node.name]
             if NOT_A_NOUN.search(last[0]) and last[0] not in NOUNS:
@@ -150,12 +158,14 @@ def page_problems(path: Path) -> list[str]:
 @pytest.mark.parametrize("check", [word_problems, docstring_problems, name_problems])
 def test_code_is_written_for_a_stranger(check: object) -> None:
     assert callable(check)
-    problems = [problem for path in FILES for problem in check(path)]
+    problems = [problem for path in [*FILES, *TOOLS] for problem in check(path)]
     assert not problems, "\n".join(problems)
 
 
-def test_names_in_tests_say_what_they_hold() -> None:
-    problems = [problem for path in TESTS for problem in given_name_problems(path)]
+@pytest.mark.parametrize("check", [word_problems, docstring_problems, class_problems, given_name_problems])
+def test_tests_are_written_for_a_stranger(check: object) -> None:
+    assert callable(check)
+    problems = [problem for path in TESTS for problem in check(path)]
     assert not problems, "\n".join(problems)
 
 
@@ -188,9 +198,10 @@ def test_the_checks_find_what_they_look_for(tmp_path: Path, monkeypatch: pytest.
 if __name__ == "__main__":
     import sys
 
-    for path in FILES:
+    for path in [*FILES, *TOOLS, *TESTS]:
         if path.relative_to(ROOT).as_posix().startswith(tuple(sys.argv[1:]) or ("",)):
-            for problem in [*word_problems(path), *docstring_problems(path), *name_problems(path)]:
+            names = [*class_problems(path), *given_name_problems(path)] if path in TESTS else name_problems(path)
+            for problem in [*word_problems(path), *docstring_problems(path), *names]:
                 sys.stdout.write(problem + "\n")
     for path in PAGES:
         if path.relative_to(ROOT).as_posix().startswith(tuple(sys.argv[1:]) or ("",)):

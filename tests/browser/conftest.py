@@ -22,7 +22,7 @@ from pasto.service.settings import Settings
 if TYPE_CHECKING:  # collection must not need an installed browser
     from playwright.sync_api import Browser, Dialog, Page, Request
 
-WIDTHS = {"desk": (1280, "light"), "phone": (390, "dark"), "picture": (1100, "light")}
+WIDTHS = {"desktop": (1280, "light"), "phone": (390, "dark"), "picture": (1100, "light")}
 WATCH = """
 window.trouble = [];
 document.addEventListener('securitypolicyviolation', event => window.trouble.push(event.violatedDirective));
@@ -47,7 +47,7 @@ class Site:
 
 
 @dataclass
-class Watched:
+class WatchedPage:
     """Browser page that records requests, dialogs and errors that a PASTO page never causes."""
 
     page: Page
@@ -87,7 +87,7 @@ class Watched:
 
 
 Serve = Callable[..., Site]
-Open = Callable[..., Watched]
+Open = Callable[..., WatchedPage]
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def visit(chromium: Browser, shots: Path, site: Site) -> Iterator[Open]:
     """Return a function that opens pages, each in a browser profile of its own."""
     contexts = []
 
-    def visiting(label: str = "desk") -> Watched:
+    def visiting(label: str = "desktop") -> WatchedPage:
         width, scheme = WIDTHS[label]
         context = chromium.new_context(
             viewport={"width": width, "height": 900}, color_scheme="light" if scheme == "light" else "dark"
@@ -147,7 +147,7 @@ def visit(chromium: Browser, shots: Path, site: Site) -> Iterator[Open]:
         context.set_default_timeout(60_000)
         context.add_init_script(WATCH)
         base = site.url
-        watched = Watched(context.new_page(), base, shots, label)
+        watched = WatchedPage(context.new_page(), base, shots, label)
         trouble = watched.trouble
 
         def popped(dialog: Dialog) -> None:

@@ -35,21 +35,21 @@ def test_a_learned_blend_of_the_demonstration(site: Site, visit: Any) -> None:
             wait_for_policy(client, round)
             crowd.visit(client, USERS, round)
             site.client.post("/v1/studies/feed/rounds/close", json={}).raise_for_status()
-    desk = visit("picture")
-    desk.go("/studies/feed")
-    desk.settled()
-    desk.page.get_by_text("Candidates of the blend").wait_for()
-    desk.page.locator("#tradeoff svg circle").first.wait_for()
-    assert desk.page.locator("#head .notice").count() == 0
-    assert desk.page.locator("#metrics canvas").count() == 3
+    desktop = visit("picture")
+    desktop.go("/studies/feed")
+    desktop.settled()
+    desktop.page.get_by_text("Candidates of the blend").wait_for()
+    desktop.page.locator("#tradeoff svg circle").first.wait_for()
+    assert desktop.page.locator("#head .notice").count() == 0
+    assert desktop.page.locator("#metrics canvas").count() == 3
     report = site.client.get("/v1/studies/feed/report").json()
     assert report["blend"]["certificate"]["certified"]
     assert report["blend"]["value"] > 0
-    desk.shoot("15-picture")
-    desk.shoot("dashboard", most="#answer .two-columns")
+    desktop.shoot("15-picture")
+    desktop.shoot("dashboard", most="#answer .two-columns")
     if os.environ.get("PASTO_PICTURE"):
-        PICTURE.write_bytes((desk.shots / "dashboard-picture.png").read_bytes())
-    desk.check()
+        PICTURE.write_bytes((desktop.shots / "dashboard-picture.png").read_bytes())
+    desktop.check()
 
 
 def test_the_picture_is_there() -> None:

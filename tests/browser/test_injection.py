@@ -62,7 +62,7 @@ def test_there_are_enough_of_them() -> None:
 
 
 def test_hostile_text_in_every_field_stays_text(site: Site, visit: Any) -> None:
-    desk = visit("desk")
+    desktop = visit("desktop")
     client = site.client
     for number, text in enumerate(HOSTILE):
         made = client.post("/v1/studies", json=document(f"s{number}", description=text))
@@ -79,24 +79,24 @@ def test_hostile_text_in_every_field_stays_text(site: Site, visit: Any) -> None:
     for place, text in enumerate(text for text in HOSTILE if find_control(text) is None):
         action = "resume" if place % 2 else "pause"
         client.patch("/v1/studies/hostile", json={"action": action, "reason": text}).raise_for_status()
-    desk.go("/")
-    desk.shoot("13-hostile-list")
-    calm(desk)
-    desk.go("/studies/hostile")
-    desk.settled()
-    desk.page.get_by_text(HOSTILE[0]).first.wait_for()
-    desk.shoot("14-hostile")
-    calm(desk)
+    desktop.go("/")
+    desktop.shoot("13-hostile-list")
+    calm(desktop)
+    desktop.go("/studies/hostile")
+    desktop.settled()
+    desktop.page.get_by_text(HOSTILE[0]).first.wait_for()
+    desktop.shoot("14-hostile")
+    calm(desktop)
     # An error of a study file names the field.
-    desk.go("/new")
+    desktop.go("/new")
     wrong = document("wrong", **dict.fromkeys(HOSTILE, 1), metrics={text: {"event": text} for text in HOSTILE})
-    desk.page.get_by_label("Study file").fill(json.dumps(wrong))
-    desk.page.get_by_role("button", name="Create the study").click()
-    desk.page.get_by_text("things to mend").wait_for()
-    calm(desk)
+    desktop.page.get_by_label("Study file").fill(json.dumps(wrong))
+    desktop.page.get_by_role("button", name="Create the study").click()
+    desktop.page.get_by_text("things to mend").wait_for()
+    calm(desktop)
     for path in ("/studies/%3Cscript%3Ealert(1)%3C%2Fscript%3E", "/login?next=javascript:alert(1)"):
-        desk.go(path)
-        calm(desk)
+        desktop.go(path)
+        calm(desktop)
 
 
 def calm(watched: Any) -> None:
@@ -149,43 +149,43 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visi
         action = "resume" if len(keys) % 2 == 0 else "pause"
         client.patch("/v1/studies/hostile", json={"action": action, "reason": text}).raise_for_status()
     assert len(keys) >= 50
-    desk = visit("desk")
-    desk.go("/studies/hostile")
+    desktop = visit("desktop")
+    desktop.go("/studies/hostile")
     for key in (HOSTILE[0], keys[0]):  # a wrong key gives an error, then a key with a hostile name logs in
-        desk.page.get_by_label("Key").fill(key)
-        desk.page.get_by_role("button", name="Log in").click()
-        desk.page.wait_for_load_state()
-        calm(desk)
-    desk.settled()
-    desk.page.get_by_text("Candidates of the blend").wait_for()
-    desk.page.locator("#tradeoff svg circle").first.wait_for()
-    desk.page.locator("#metrics canvas").first.wait_for()
-    for fold in desk.page.locator("details:not(.study-action) > summary").all():
+        desktop.page.get_by_label("Key").fill(key)
+        desktop.page.get_by_role("button", name="Log in").click()
+        desktop.page.wait_for_load_state()
+        calm(desktop)
+    desktop.settled()
+    desktop.page.get_by_text("Candidates of the blend").wait_for()
+    desktop.page.locator("#tradeoff svg circle").first.wait_for()
+    desktop.page.locator("#metrics canvas").first.wait_for()
+    for fold in desktop.page.locator("details:not(.study-action) > summary").all():
         fold.click()
-    desk.page.get_by_role("button", name="With closes of rounds").click()
-    desk.expect("text=Without closes of rounds").to_have_count(1)
-    desk.shoot("16-hostile-learned")
-    calm(desk)
+    desktop.page.get_by_role("button", name="With closes of rounds").click()
+    desktop.expect("text=Without closes of rounds").to_have_count(1)
+    desktop.shoot("16-hostile-learned")
+    calm(desktop)
     phone = visit("phone")
-    phone.page.context.add_cookies(desk.page.context.cookies())
+    phone.page.context.add_cookies(desktop.page.context.cookies())
     phone.go("/studies/hostile")
     phone.settled()
     calm(phone)
     for path in ("series?first=<script>", "tradeoff?at0=<script>alert(1)</script>", "tradeoff?<img src=x>=1"):
-        desk.go(f"/studies/hostile/{path}")
-        assert desk.trouble == []
+        desktop.go(f"/studies/hostile/{path}")
+        assert desktop.trouble == []
     # A form that is rendered again with the entered text.
-    desk.go("/new")
-    desk.page.get_by_label("Study file").fill("</textarea><img src=x onerror=alert(1)>: [")
-    desk.page.get_by_label("Why").fill('"><img src=x onerror=alert(1)>')
-    desk.page.get_by_role("button", name="Create the study").click()
-    desk.page.get_by_text("to mend").wait_for()
-    calm(desk)
+    desktop.go("/new")
+    desktop.page.get_by_label("Study file").fill("</textarea><img src=x onerror=alert(1)>: [")
+    desktop.page.get_by_label("Why").fill('"><img src=x onerror=alert(1)>')
+    desktop.page.get_by_role("button", name="Create the study").click()
+    desktop.page.get_by_text("to mend").wait_for()
+    calm(desktop)
     # The report is opened from a file, without protection by headers.
     saved = tmp_path / "report.html"
     saved.write_text(client.get("/v1/studies/hostile/report?format=html").text, encoding="utf-8")
     popped: list[str] = []
-    page = desk.page.context.new_page()
+    page = desktop.page.context.new_page()
 
     def dismissed(dialog: Any) -> None:
         popped.append(dialog.message)
@@ -209,17 +209,19 @@ def accepted(client: Any, text: str) -> bool:
 def test_a_page_elsewhere_can_change_nothing(site: Site, visit: Any) -> None:
     client = site.client
     client.post("/v1/studies", json=document("feed")).raise_for_status()
-    desk = visit("desk")
-    desk.go("/studies/feed")
+    desktop = visit("desktop")
+    desktop.go("/studies/feed")
     evil = f"""<form method=post action="{site.url}/studies/feed/change"><input name=action value=archive>
         <input name=reason value=x><input name=token value={"0" * 64}></form>"""
-    desk.page.context.route("http://evil.example/", lambda route: route.fulfill(body=evil, content_type="text/html"))
-    desk.page.goto("http://evil.example/")
-    desk.page.evaluate("document.forms[0].submit()")
-    desk.page.get_by_role("heading", name="Not allowed").wait_for()
+    desktop.page.context.route("http://evil.example/", lambda route: route.fulfill(body=evil, content_type="text/html"))
+    desktop.page.goto("http://evil.example/")
+    desktop.page.evaluate("document.forms[0].submit()")
+    desktop.page.get_by_role("heading", name="Not allowed").wait_for()
     assert client.get("/v1/studies/feed").json()["state"] == "draft"
     framed = f"<iframe src='{site.url}/studies/feed'></iframe>"
-    desk.page.context.unroute("http://evil.example/")
-    desk.page.context.route("http://evil.example/", lambda route: route.fulfill(body=framed, content_type="text/html"))
-    desk.page.goto("http://evil.example/")
-    assert desk.page.frames[1].url.startswith("chrome-error:")
+    desktop.page.context.unroute("http://evil.example/")
+    desktop.page.context.route(
+        "http://evil.example/", lambda route: route.fulfill(body=framed, content_type="text/html")
+    )
+    desktop.page.goto("http://evil.example/")
+    assert desktop.page.frames[1].url.startswith("chrome-error:")

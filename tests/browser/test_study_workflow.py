@@ -40,43 +40,43 @@ def submit_action(watched: Any, label: str, reason: str) -> None:
 
 
 def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
-    desk, phone = visit("desk"), visit("phone")
-    for each in (desk, phone):
+    desktop, phone = visit("desktop"), visit("phone")
+    for each in (desktop, phone):
         each.go("/")
         each.page.get_by_text("No study yet").wait_for()
         each.shoot("1-empty")
         each.check()
-    desk.page.get_by_role("link", name="Write the first study").click()
-    text = desk.page.get_by_label("Study file")
+    desktop.page.get_by_role("link", name="Write the first study").click()
+    text = desktop.page.get_by_label("Study file")
     text.fill(json.dumps({**world.STUDY, "goal": {"maximize": "wach_time"}}))
-    desk.page.get_by_role("button", name="Create the study").click()
-    desk.page.get_by_text("One thing to mend").wait_for()
-    assert desk.page.locator(".problems code").inner_text() == "goal.maximize"
-    desk.shoot("2-mend")
+    desktop.page.get_by_role("button", name="Create the study").click()
+    desktop.page.get_by_text("One thing to mend").wait_for()
+    assert desktop.page.locator(".problems code").inner_text() == "goal.maximize"
+    desktop.shoot("2-mend")
     text.fill(json.dumps(world.STUDY, indent=1))
-    desk.page.get_by_role("button", name="Create the study").click()
-    desk.page.get_by_role("heading", name="A draft").wait_for()
-    desk.shoot("3-draft")
-    submit_action(desk, "Start", "all is checked")
-    desk.page.locator(".state.learning").wait_for()
-    desk.settled()
-    desk.shoot("4-started")
+    desktop.page.get_by_role("button", name="Create the study").click()
+    desktop.page.get_by_role("heading", name="A draft").wait_for()
+    desktop.shoot("3-draft")
+    submit_action(desktop, "Start", "all is checked")
+    desktop.page.locator(".state.learning").wait_for()
+    desktop.settled()
+    desktop.shoot("4-started")
     # The page stays open while rounds are played, and updates by itself.
     world.play(site.client, 6, 500)
-    desk.page.get_by_text("Candidates of the blend").wait_for()
-    desk.expect("#head .facts dd >> nth=0").to_have_text("7", timeout=60_000)
-    desk.page.locator("#metrics canvas").first.wait_for()
-    desk.page.locator("#tradeoff svg circle").first.wait_for()
-    before = desk.page.locator("#tradeoff .result dd").first.inner_text()
-    slider = desk.page.get_by_label("like_rate at least")
+    desktop.page.get_by_text("Candidates of the blend").wait_for()
+    desktop.expect("#head .facts dd >> nth=0").to_have_text("7", timeout=60_000)
+    desktop.page.locator("#metrics canvas").first.wait_for()
+    desktop.page.locator("#tradeoff svg circle").first.wait_for()
+    before = desktop.page.locator("#tradeoff .result dd").first.inner_text()
+    slider = desktop.page.get_by_label("like_rate at least")
     slider.focus()
     for _ in range(40):
         slider.press("ArrowLeft")
-    desk.expect("#tradeoff .result dd >> nth=0").not_to_have_text(before, timeout=60_000)
-    desk.page.get_by_role("button", name="As the study states them").click()
-    desk.page.get_by_role("button", name="Replay now").click()
-    desk.page.get_by_text("Identical: 6 rounds").wait_for()
-    for each in (desk, phone):
+    desktop.expect("#tradeoff .result dd >> nth=0").not_to_have_text(before, timeout=60_000)
+    desktop.page.get_by_role("button", name="As the study states them").click()
+    desktop.page.get_by_role("button", name="Replay now").click()
+    desktop.page.get_by_text("Identical: 6 rounds").wait_for()
+    for each in (desktop, phone):
         each.go("/studies/feed")
         each.settled()
         each.page.locator("#tradeoff svg circle").first.wait_for()
@@ -85,15 +85,15 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
         each.go("/")
         each.shoot("6-list")
         each.check()
-    desk.go("/studies/feed")
-    submit_action(desk, "Confirm", "good enough to confirm")
-    desk.page.locator(".state.confirming").wait_for()
+    desktop.go("/studies/feed")
+    submit_action(desktop, "Confirm", "good enough to confirm")
+    desktop.page.locator(".state.confirming").wait_for()
     world.send(site.client, 600)
-    desk.settled()
-    desk.shoot("7-confirming")
-    submit_action(desk, "Deploy unconfirmed", "enough for this test")
-    desk.page.locator(".state.deployed").wait_for()
-    for each in (desk, phone):
+    desktop.settled()
+    desktop.shoot("7-confirming")
+    submit_action(desktop, "Deploy unconfirmed", "enough for this test")
+    desktop.page.locator(".state.deployed").wait_for()
+    for each in (desktop, phone):
         each.go("/studies/feed")
         each.settled()
         each.page.get_by_text("The blend that was frozen").wait_for()
@@ -106,45 +106,45 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
 def test_the_breaker_trips_while_the_page_is_open(site: Site, visit: Any) -> None:
     site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
     site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
-    desk = visit("desk")
-    desk.go("/studies/feed")
-    desk.settled()
+    desktop = visit("desktop")
+    desktop.go("/studies/feed")
+    desktop.settled()
     for _ in range(8):
         world.play(site.client, 1, 500, harm=0.35)
         if site.client.get("/v1/studies/feed").json()["state"] == "paused":
             break
-    desk.page.get_by_text("Stopped by the guardrail monitor").wait_for()
-    desk.page.locator(".state.paused").wait_for()
-    desk.page.locator("#actions summary", has_text="Resume").wait_for()
-    assert "is now paused" in desk.page.locator("#announcement").inner_text()
-    desk.settled()
-    desk.expect("text=No event has arrived yet").to_have_count(0, timeout=60_000)
-    desk.shoot("9-tripped")
-    desk.go("/")
-    desk.page.get_by_text("Stopped by the guardrail monitor").wait_for()
-    desk.shoot("10-alarm")
-    desk.check()
+    desktop.page.get_by_text("Stopped by the guardrail monitor").wait_for()
+    desktop.page.locator(".state.paused").wait_for()
+    desktop.page.locator("#actions summary", has_text="Resume").wait_for()
+    assert "is now paused" in desktop.page.locator("#announcement").inner_text()
+    desktop.settled()
+    desktop.expect("text=No event has arrived yet").to_have_count(0, timeout=60_000)
+    desktop.shoot("9-tripped")
+    desktop.go("/")
+    desktop.page.get_by_text("Stopped by the guardrail monitor").wait_for()
+    desktop.shoot("10-alarm")
+    desktop.check()
 
 
 def test_a_service_that_goes_away_is_told(site: Site, visit: Any) -> None:
     site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
-    desk = visit("desk")
-    desk.go("/studies/feed")
-    desk.settled()
+    desktop = visit("desktop")
+    desktop.go("/studies/feed")
+    desktop.settled()
     site.stop()
-    desk.page.get_by_text("The service does not answer").wait_for()
-    desk.shoot("11-lost")
+    desktop.page.get_by_text("The service does not answer").wait_for()
+    desktop.shoot("11-lost")
 
 
 def test_with_a_key_by_keyboard_alone(site: Site, visit: Any) -> None:
     site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
     site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
     key = site.client.post("/v1/keys", json={"name": "ann", "scopes": ["admin"]}).json()["key"]
-    desk = visit("desk")
-    page = desk.page
-    desk.go("/studies/feed")
+    desktop = visit("desktop")
+    page = desktop.page
+    desktop.go("/studies/feed")
     page.get_by_role("heading", name="Log in").wait_for()
-    desk.shoot("12-login")
+    desktop.shoot("12-login")
     page.get_by_label("Key").focus()
     page.keyboard.type("wrong")
     page.keyboard.press("Enter")
@@ -170,4 +170,4 @@ def test_with_a_key_by_keyboard_alone(site: Site, visit: Any) -> None:
         .map(each => each.outerHTML)"""
     assert page.evaluate(named) == []
     assert page.evaluate("document.cookie") == ""
-    desk.check()
+    desktop.check()

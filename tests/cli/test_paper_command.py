@@ -13,7 +13,7 @@ from pasto_research.paper import EXPERIMENTS, Claim, Experiment, Outcome, Size, 
 
 
 def tiny(size: Size) -> Outcome:
-    """Return an experiment that only prints the options of its call."""
+    """Return an outcome with the options of the call."""
     if size.progress is not None:
         size.progress("tiny", 1, 1)
     return Outcome(

@@ -27,7 +27,7 @@ def spd(rng: np.random.Generator, size: int) -> np.ndarray[tuple[int, int], np.d
 
 
 def simulated(rng: np.random.Generator, *, swing: float) -> tuple[ContrastModel, LevelModel, np.ndarray]:
-    """Fifty rounds of twenty candidates under a swing that all share."""
+    """Return fifty rounds of twenty candidates whose common level swings."""
     truth = rng.normal(10.0, 1.0, (2, 20))
     contrasted = ContrastModel(ControlContrasts.empty(np.full(2, False), 20), baseline=0)
     absolute = LevelModel(SufficientStatistics.empty(2, 20), 0)
@@ -153,7 +153,7 @@ def test_fading_does_not_raise_an_alarm_about_right_errors(half_life: float) -> 
 
 
 def test_a_control_without_units_counts_all_its_assignments() -> None:
-    """Four measurements averaged are one cell of four times the size."""
+    """Check that four averaged measurements count as one cell of four times the size."""
     covariances = np.array([1.0, 1.2, 0.9, 0.25])[:, None, None]
     cells = RoundMeans(np.array([1, 2, 3, 0]), np.ones((4, 1)), None, covariances, np.array([1.0, 1.0, 1.0, 4.0]))
     model = LevelModel(SufficientStatistics.empty(1, 4), 0)
@@ -183,6 +183,6 @@ def test_uncertain_kernels_widen_the_posterior_and_the_mixing_keeps_correlations
     assert np.abs(posterior.mean - truth).mean() < 0.15
     again = LevelModel.from_saved(json.loads(json.dumps(shared.to_saved())), 2)
     assert_allclose(again.posterior(features).mean, posterior.mean, rtol=0)
-    # Components are uncorrelated under noise and prior; mixed back they are the metrics.
+    # Components are uncorrelated under noise and prior; their mixture gives the metrics.
     metrics_again = mixing @ estimates
     assert_allclose(metrics_again, known.points()[0], atol=1e-12)

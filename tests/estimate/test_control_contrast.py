@@ -1,4 +1,4 @@
-"""Contrasts with the control, against generalised least squares written out in full."""
+"""Contrasts with the control, compared with generalised least squares in dense matrices."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_round_without_events_says_nothing_and_breaks_nothing() -> None:
 @pytest.mark.parametrize("control", [0.2, 0.05])
 @pytest.mark.parametrize("swing", [0.0, 1.0])
 def test_percent_contrasts_are_unbiased_with_honest_errors(control: float, swing: float) -> None:
-    """Divided by its own control, a round with a low control would count more: the truth lies 1 to 3 errors off."""
+    """Check the mean error: divided by its own control, a round with a low control would count too much."""
     rng = np.random.default_rng(9)
     scores = []
     effects = np.array([0.0, 4.0, -4.0, 2.0, -2.0, 8.0])
@@ -108,7 +108,7 @@ def test_a_prior_is_learned_from_contrasts() -> None:
 
 
 def test_contrasts_of_correlated_metrics_keep_the_correlation() -> None:
-    """N − cD of a ratio has a smaller error than independent N and D would have."""
+    """Check that N − cD of a ratio has a smaller error than from independent N and D."""
     rng = np.random.default_rng(10)
     unit = np.array([[1.0, 0.9], [0.9, 1.0]])
     contrasts, units = empty(5, percent=False, metrics=2), np.full(5, 100.0)
@@ -122,7 +122,7 @@ def test_contrasts_of_correlated_metrics_keep_the_correlation() -> None:
 
 
 def test_metrics_are_at_the_average_level_with_a_small_error() -> None:
-    """The level comes from all units, so an absolute guardrail does not carry the noise of a small control."""
+    """Check that the level comes from all units, so that an absolute guardrail has no noise of a small control."""
     rng = np.random.default_rng(11)
     scores = []
     for _ in range(200):

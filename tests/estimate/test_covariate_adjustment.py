@@ -1,4 +1,4 @@
-"""Covariate adjustment: regression, noise that cells share, and honest posteriors."""
+"""Covariate adjustment: regression, common noise of cells, and calibrated posteriors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ METRICS, CANDIDATES = 2, 8
 
 
 def draw_units(rng: np.random.Generator, means: FloatArray, units: int, *, level: float = 0.0) -> FloatArray:
-    """Units of one cell: metrics of variance 1, then one covariate of variance 4 for each."""
+    """Return units of one cell: metrics of variance 1, then one covariate of variance 4 for each."""
     past = rng.standard_normal((units, len(means)))
     rest = rng.standard_normal((units, len(means)))
     return np.hstack([means + np.sqrt(EXPLAINED) * past + np.sqrt(1 - EXPLAINED) * rest, level + 2.0 * past])
@@ -40,7 +40,7 @@ def cells_of(parts: dict[int, FloatArray]) -> RoundMeans:
 def draw_round(
     rng: np.random.Generator, truth: FloatArray, units: int, *, level: float = 0.0, shift: float = 0.0
 ) -> RoundMeans:
-    """A round with another share for each candidate; the shift moves all metrics of the round."""
+    """Return a round with a different share for each candidate; the shift moves all metrics of the round."""
     counts = 2 + rng.multinomial(units, rng.dirichlet(np.full(truth.shape[1], 0.5)))
     return cells_of({k: draw_units(rng, truth[:, k] + shift, n, level=level) for k, n in enumerate(counts.tolist())})
 
@@ -72,7 +72,7 @@ def test_stated_errors_of_adjusted_means_are_right() -> None:
 
 
 def scores(seed: int, *, mutant: bool = False, swing: float = 0.0, contrast: bool = False) -> tuple[float, Any]:
-    """Error of the mean level of all candidates in stated deviations, and the model."""
+    """Return the error of the mean level of all candidates in stated deviations, and the model."""
     rng = np.random.default_rng(seed)
     truth = rng.normal(5.0, 0.1, (METRICS, CANDIDATES))
     model: Any = LevelModel(Statistics.empty(METRICS, CANDIDATES), 0)
@@ -90,7 +90,7 @@ def scores(seed: int, *, mutant: bool = False, swing: float = 0.0, contrast: boo
 
 @pytest.mark.parametrize("contrast", [False, True])
 def test_a_posterior_knows_the_error_of_the_mean_covariate(contrast: bool) -> None:
-    """The covariates' level swings ten times as much as they differ between units."""
+    """Check rounds whose covariate level swings ten times as much as covariates differ between units."""
     honest = [scores(seed, swing=20.0, contrast=contrast)[0] for seed in range(40)]
     assert 0.75 < np.std(honest) < 1.2
     ignorant = [scores(seed, swing=20.0, contrast=contrast, mutant=True)[0] for seed in range(40)]
@@ -105,7 +105,7 @@ def test_the_check_of_the_errors_expects_the_noise_that_cells_share() -> None:
     for _ in range(12):
         cells = draw_round(rng, truth, 400)
         assert cells.units is not None and cells.covariances is not None  # noqa: PT018
-        cells = replace(cells, units=4 * cells.units, covariances=cells.covariances / 4)  # four rows a unit
+        cells = replace(cells, units=4 * cells.units, covariances=cells.covariances / 4)  # four rows per unit
         cells, adjustment = adjustment.adjust(cells, METRICS)
         model = model.add(cells)
     assert model.overdispersion().raised.all()
@@ -138,7 +138,7 @@ def test_shared_noise_is_split_into_a_common_part_and_the_candidates_own() -> No
     assert_allclose(own[:, 0, 0], 2.0 * np.diag(covariance))
     many = noise.grow(500)
     grown = np.concatenate([total, np.zeros(500)])
-    assert many.common_covariance(grown) is None  # all of it is the candidates' own
+    assert many.common_covariance(grown) is None  # all of this covariance comes from the candidates themselves
     assert_allclose(many.unit_covariances(grown)[:CANDIDATES, 0, 0] / total, 2.0 * np.diag(covariance))
     scatter = len(units) - total @ np.diag(covariance)
     assert_allclose(noise.expected_scatter(total), np.diag(explained) * scatter)
@@ -172,7 +172,7 @@ def test_states_without_covariates_have_no_new_parts() -> None:
 
 @pytest.mark.parametrize("past", ["nothing", "constant", "twice"])
 def test_covariates_that_carry_nothing_change_nothing(past: str) -> None:
-    """No past at all, one that is the same for all units, and one that is given twice."""
+    """Check a missing past, one that is the same for all units, and one that is given twice."""
     rng = np.random.default_rng(8)
     parts = {k: draw_units(rng, np.zeros(2), 200) for k in range(4)}
     expected, _ = CovariateAdjustment.empty(4).adjust(cells_of(parts), METRICS)

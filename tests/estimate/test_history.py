@@ -1,4 +1,4 @@
-"""Tests of the warm start's regression: exact posteriors, and slopes that are learned."""
+"""Warm-start regression: exact posteriors, and slopes that are learned."""
 
 from __future__ import annotations
 

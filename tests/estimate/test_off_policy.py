@@ -1,4 +1,4 @@
-"""Tests of off-policy estimates: unbiased, with intervals that cover the truth in skewed worlds."""
+"""Off-policy estimates: unbiased, with intervals that cover the truth in skewed worlds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Posteriors and priors, against Gaussian conditioning written out in full."""
+"""Posteriors and priors, compared with Gaussian conditioning in dense matrices."""
 
 from __future__ import annotations
 

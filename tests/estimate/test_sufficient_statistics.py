@@ -36,7 +36,7 @@ def test_units_weigh_observations_of_unknown_covariance() -> None:
 def exponential_cells(
     rng: np.random.Generator, rounds: int, units: int, candidates: int
 ) -> tuple[SufficientStatistics, np.ndarray]:
-    """Skewed cells in which every candidate has the mean 10, and the means weighted by inverse variances."""
+    """Return skewed cells in which every candidate has the mean 10, and means weighted by inverse variances."""
     statistics = SufficientStatistics.empty(1, candidates)
     tops, bottoms = np.zeros(candidates), np.zeros(candidates)
     for _ in range(rounds):
@@ -50,7 +50,7 @@ def exponential_cells(
 
 
 def test_variances_of_few_units_do_not_pull_the_means_down() -> None:
-    """In cells of a dozen units a low mean has a small variance; weighted by it, the estimate is a tenth too low."""
+    """Check cells of a dozen units: weighted by sample variances, the estimate would be a tenth too low."""
     statistics, inverse_variance = exponential_cells(np.random.default_rng(12), 300, 12, 4)
     estimates = statistics.estimates()[:, 0] + statistics.origin[0]
     assert (inverse_variance < 9.0).all()

@@ -1,4 +1,4 @@
-"""Sequences for metrics with a range: valid from the first unit, proved by counting every outcome."""
+"""Confidence sequences for bounded metrics: valid from the first unit, by enumeration of every outcome."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_inequality_that_everything_rests_on(scale: float, reduced: float, p
 @pytest.mark.parametrize("upward", [True, False])
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.9])
 def test_evidence_on_a_true_mean_is_at_most_one_on_average(rate: float, upward: bool) -> None:
-    """Two rounds of ten coins, all 121 outcomes, each with its probability."""
+    """Enumerate the 121 outcomes of two rounds of ten coins, with their probabilities."""
     size = 10
     first, second = np.meshgrid(np.arange(size + 1), np.arange(size + 1), indexing="ij")
     chance = (binom.pmf(first, size, rate) * binom.pmf(second, size, rate)).ravel()
@@ -52,7 +52,7 @@ def test_evidence_on_a_true_mean_is_at_most_one_on_average(rate: float, upward: 
 def test_evidence_on_a_true_contrast_is_at_most_one_on_average(
     factor: float, sizes: tuple[int, int], rate: float
 ) -> None:
-    """Two arms, two rounds of a few coins, every outcome; the first round sets the centres."""
+    """Enumerate the outcomes of two arms in two rounds of a few coins; the first round sets the centres."""
     size = np.repeat(sizes, 2)
     places = np.meshgrid(*(np.arange(one + 1) for one in size), indexing="ij")
     grid = np.stack(places, axis=-1).reshape(-1, 4)

@@ -1,4 +1,4 @@
-"""Sides compared within rounds: against the units themselves, against another tool, and through swings."""
+"""Comparison of arms within rounds: equal to unit-level formulas and to tea-tasting, and unbiased under swings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pasto.inference.comparison import Weights
 
 
 def cells_of(groups: list[list[Any]]) -> CellStatistics:
-    """Moments of units, given by round and cell as arrays of (units, columns)."""
+    """Return moments of units, given by round and cell as arrays of (units, columns)."""
     return CellStatistics(
         np.array([[len(units) for units in row] for row in groups], dtype=float),
         np.array([[units.mean(axis=0) for units in row] for row in groups]),
@@ -31,7 +31,7 @@ def compared(cells: CellStatistics, quantity: Quantity, weights: Weights = "traf
 
 
 def fixed_allocation() -> CellStatistics:
-    """Seven hundred users in one round, two of seven treated: columns watch time, likes, views."""
+    """Return seven hundred users in one round, two of seven treated: columns watch time, likes, views."""
     number = np.arange(700)
     treated = number % 7 < 2
     views = 4.0 + (number * number) % 9
@@ -59,7 +59,7 @@ def fixed_allocation() -> CellStatistics:
 def test_a_fixed_allocation_reads_as_in_tea_tasting(
     quantity: Quantity, absolute: tuple[float, ...], relative: tuple[float, ...]
 ) -> None:
-    """The numbers are tea-tasting 1.14's for the same users: Welch's t, delta method, relative lifts by logarithm."""
+    """Compare with tea-tasting 1.14 on the same users: Welch's t, delta method, relative lifts by logarithm."""
     found = compared(fixed_allocation(), quantity)
     for weights in ("traffic", "even"):
         again = compared(fixed_allocation(), quantity, weights)
@@ -171,7 +171,7 @@ def test_a_covariate_takes_noise_away_and_leaves_the_lift() -> None:
 
 
 def with_a_past(apart: float) -> CellStatistics:
-    """Seven hundred users in pairs, one of each pair treated, whose pasts are alike but for `apart`.
+    """Return seven hundred users in pairs, one of each pair treated, whose pasts differ only by `apart`.
 
     Columns are watch time, likes and views, and the same three of the time before.
     """
@@ -202,10 +202,10 @@ WATCH, RATE = (Quantity(0), Quantity(3)), (Quantity(1, 2), Quantity(4, 5))
 def test_an_adjusted_difference_reads_as_in_tea_tasting(
     metric: tuple[Quantity, Quantity], apart: float, theirs: tuple[float, ...], digits: float
 ) -> None:
-    """The numbers are tea-tasting 1.14's for the same users.
+    """Compare with tea-tasting 1.14 on the same users.
 
-    It takes one slope of all users, we that within arms of the smallest variance: where pasts are alike in both arms
-    these are one, else nearly so.
+    It uses one slope of all users; this code uses the slope within arms of the smallest variance. If pasts are alike in
+    both arms, these are equal, otherwise almost equal.
     """
     quantity, covariate = metric
     cells = with_a_past(apart)

@@ -1,4 +1,4 @@
-"""Rounds that lack events are found, and healthy rounds are left alone."""
+"""Event shortage: rounds without their events are detected, and healthy rounds cause no alarm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SWINGING = "±40 % between rounds, 2,000 units"
 
 
 def counts(*cells: tuple[float, float]) -> RoundTotals:
-    """Candidates with their units, and how many of these had an event that counts 1."""
+    """Return candidates with their units, and the number of units with a counted event."""
     units, events = np.array(cells, dtype=float).T
     return RoundTotals(units, events[:, None].copy(), events[:, None].copy())
 

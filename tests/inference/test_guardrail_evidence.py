@@ -1,4 +1,4 @@
-"""The breaker: quiet while all is well, awake when it is not, for every kind of floor."""
+"""Guardrail evidence: no false alarms, and detection of real breaches, for every kind of threshold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pasto.inference.stop_level import StopLevel
 
 
 def rounds_of(likes: list[float], *, control: float | None = 0.1, units: int = 2_000, seed: int = 1) -> RoundRecord:
-    """Coins with the given rates in each round; columns likes (0 or 1), views (1 to 9), watched views."""
+    """Return coins with the given rates in each round; columns likes (0 or 1), views (1 to 9), watched views."""
     rng = np.random.default_rng(seed)
     found = []
     for number, rate in enumerate(likes):
@@ -85,7 +85,7 @@ def test_harm_that_begins_late_is_found_and_dated(kind: str) -> None:
 
 @pytest.mark.parametrize("at_most", [False, True])
 def test_a_ratio_exactly_at_its_relative_floor_seldom_trips(at_most: bool) -> None:
-    """Likes follow views, so a ratio's noise is far below that of its numerator alone."""
+    """Check a ratio whose noise is far below that of its numerator, because likes follow views."""
     rng = np.random.default_rng(12)
     studies, rounds = 200, 50
     unit = np.array([[4.0, 5.5], [5.5, 9.0]])

@@ -1,4 +1,4 @@
-"""The guardrail monitor that continues from its state gives the verdicts of all rounds together."""
+"""Guardrail monitor: continued from its state, it gives the verdicts of all rounds together."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECONDS = 6 * 3600.0
 
 
 def drawn(seed: int, sizes: list[tuple[int, int]], harm: float) -> list[MeasuredRound]:
-    """Rounds with so many units of the learner and of the control; columns like, views, seconds, and one unwatched."""
+    """Return rounds of units of the learner and of the control; columns like, views, seconds, and an unused one."""
     rng = np.random.default_rng(seed)
     found = []
     for number, counts in enumerate(sizes):
@@ -84,7 +84,7 @@ def test_it_says_what_the_breaker_says_of_all_rounds(
     seconds = [SECONDS] * len(known)
     for one, other, floor in zip(verdicts, watch_guardrails(record, judged, seconds=seconds), judged, strict=True):
         if floor.basis is not None and len(known) < len(rounds):
-            continue  # a round without units makes a day longer, which a record does not know
+            continue  # a round without units extends a day, which a record does not store
         assert (one.name, one.state, one.bounded) == (other.name, other.state, other.bounded)
         assert one.p_value == pytest.approx(other.p_value, rel=1e-7)
         assert one.since == (None if other.since is None else record.versions[other.since])

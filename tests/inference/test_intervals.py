@@ -1,4 +1,4 @@
-"""Interval widths, and evidence that holds at any look."""
+"""Interval widths, and evidence that holds at every interim analysis."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_sequence_is_tightest_where_it_was_asked_to_be(tight: float) -> None:
 @settings(deadline=None)
 @given(st.floats(0.1, 1e3), st.floats(0.1, 1e3))
 def test_evidence_is_one_on_average_where_nothing_drifts(variance: float, mixture: float) -> None:
-    """E over S ~ N(0, V), exactly, by quadrature: what makes the chance of ever exceeding 1/α at most α."""
+    """Compute the mean of E over S ~ N(0, V) by quadrature: it bounds the chance of ever exceeding 1/α by α."""
     places = np.linspace(-12.0, 12.0, 24_001)
     density = np.exp(-0.5 * places**2) / np.sqrt(2.0 * np.pi)
     spread = np.sqrt(variance)
@@ -74,7 +74,7 @@ def test_starts_share_out_one_whole() -> None:
 
 
 def test_bets_are_one_on_average_and_near_the_half_normal_law() -> None:
-    """A sum over bets instead of an integral over λ is as honest, and as sharp where alarms are decided."""
+    """Check that a sum over bets is as valid as an integral over λ, and as sharp near the alarm threshold."""
     assert np.exp(LOG_BET_WEIGHTS).sum() == pytest.approx(1.0, abs=1e-12)
     rng = np.random.default_rng(3)
     rounds, sizes = 120, np.full(120, 200.0)
@@ -162,7 +162,7 @@ def test_the_logarithm_agrees_where_the_control_is_well_measured() -> None:
 
 
 def test_a_noisy_control_tilts_the_logarithm_and_not_the_equation() -> None:
-    """Both ends of a 95 % interval should be missed in 2.5 %, whatever the control's noise."""
+    """Check that each end of a 95 % interval is missed in 2.5 %, for every noise of the control."""
     rng = np.random.default_rng(3)
     size, noise = 100_000, 0.15
     treated = 1.2 + 0.05 * rng.standard_normal(size)

@@ -1,4 +1,4 @@
-"""Lifts from rounds' moments, as a report reads them."""
+"""Lifts from the moments of rounds, as a report uses them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METRICS = {"watch_time": Quantity(0), "like_rate": Quantity(1, 2)}
 
 
 def measured(rounds: int, *, seed: int = 1, units: int = 4_000, missing: Sequence[int] = ()) -> RoundRecord:
-    """Rounds of a day that swings by half, candidate 2 ten percent above the others: watch, likes, views, before."""
+    """Return rounds of a day that swings by half, candidate 2 ten percent above: watch, likes, views, before."""
     rng = np.random.default_rng(seed)
     found = []
     for number in range(rounds):
@@ -103,7 +103,7 @@ def test_a_range_tells_what_an_arm_was_served_without_large_numbers() -> None:
     ranges = {"watch_time": ValueRange(-50.0, 100.0), "like_rate": ValueRange(0.0, 1.0)}
     served, rate, best, _ = estimate_lifts(measured(12), METRICS, targets, ranges=ranges)
     assert served.bounded is not None
-    assert served.bounded.relative is None  # it may be negative
+    assert served.bounded.relative is None  # a lift may be negative
     assert served.bounded.absolute.low <= 20.0 * 0.0375 <= served.bounded.absolute.high
     assert (rate.bounded, best.bounded) == (None, None)
     (never_negative,) = estimate_lifts(

@@ -1,4 +1,4 @@
-"""Winners: claims that hold together."""
+"""Multiple comparisons: claims about winners that hold together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sample ratios under shares that change: exact on average, and naming the cell or the arm that explains the counts."""
+"""Sample ratio under changing shares: exact on average, with the cell or the arm that explains the counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUPS = {
 
 @pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
 def test_evidence_is_one_on_average_over_every_outcome(groups: NDArray[np.bool_] | None) -> None:
-    """Two rounds of six units over three cells, the second's shares depending on the first's counts."""
+    """Enumerate two rounds of six units over three cells; the second's shares depend on the first's counts."""
     total = 6
     outcomes = [(a, b, total - a - b) for a in range(total + 1) for b in range(total + 1 - a)]
     first = np.array([0.5, 0.3, 0.2])
@@ -108,7 +108,7 @@ def test_a_loss_on_all_of_an_arm_names_the_arm(left: float, rounds: int) -> None
 
 
 def confirmed(loss: dict[str, float]) -> MeasuredRound:
-    """A confirmation of 90,000 units in three arms, with what is left of each."""
+    """Return a confirmation of 90,000 units in three arms, reduced to the given part of each."""
     shares = {("blend", 0): 0.2, ("blend", 1): 0.13, ("control", 2): 0.34, ("best_single", 1): 0.33}
     rng = np.random.default_rng(2)
     counts = rng.multinomial(90_000, [*shares.values()])

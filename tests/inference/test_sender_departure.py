@@ -1,4 +1,4 @@
-"""The sender check rings for invented units, and hardly ever for honest ones."""
+"""Sender check: alarms for invented units, and rarely for honest ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_healthy_studies_stay_quiet(kind: str) -> None:
 
 
 def test_a_weak_attack_is_found_by_all_rounds_together() -> None:
-    """It turns the answer slowly: two points of ten, of which one round of 60 units shows little."""
+    """Check an attack of two points out of ten, which one round of 60 units hardly detects."""
     rng = np.random.default_rng(8)
     known: dict[int, SenderEvidence] = {}
     shares = np.full(3, 1.0 / 3.0)

@@ -1,4 +1,4 @@
-"""Stop levels in a metric's own units: quiet while everybody's level swings, awake when the policy does harm."""
+"""Stop levels in a metric's own units: no alarm from common swings, an alarm if the policy does harm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRIP = np.log(20.0)
 def swinging(
     ratio: float, *, rounds: int = 96, units: tuple[int, ...] = (900, 100), good: int = 0, seed: int = 1
 ) -> CellStatistics:
-    """Studies whose level swings by 10 % around 10, with the served arm and the control."""
+    """Return studies whose level swings by 10 % around 10, with the served arm and the control."""
     rng = np.random.default_rng(seed)
     day = 1.0 + 0.1 * np.sin(2.0 * np.pi * (np.arange(rounds) + rng.uniform(0, 24, (STUDIES, 1))) / 24.0)
     count = np.broadcast_to(np.array(units, dtype=float), (STUDIES, rounds, len(units)))
@@ -32,7 +32,7 @@ def swinging(
 
 
 def trips(cells: CellStatistics, floor: StopLevel, **options: Any) -> Any:
-    """The first round with an alarm in every study, counted from 1; 0 if there is none."""
+    """Return the first round with an alarm in every study, counted from 1; 0 without an alarm."""
     options = {"seconds": [HOUR] * cells.units.shape[-2], **options}
     alarm = gather_evidence(cells, floor, 0, 1, **options)[0] >= TRIP
     return np.where(alarm.any(axis=-1), alarm.argmax(axis=-1) + 1, 0)

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A quiet Spark of two threads, in a folder of its own."""
+    """Run a quiet Spark of two threads, in a separate folder."""
     from pyspark.sql import SparkSession
 
     folder: Path = tmp_path_factory.mktemp("spark")

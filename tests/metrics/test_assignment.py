@@ -1,4 +1,4 @@
-"""A policy in SQL gives every unit what it gives them in Python."""
+"""Assignment in SQL: every unit gets the same candidate as in Python."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LARGE = policy("shuffled", 1000)
 
 @pytest.fixture(scope="module")
 def units() -> list[str]:
-    """Plain ones, and ones in every script with whatever else a text may hold."""
+    """Return plain unit ids, and ids in every script and with control characters."""
     rng = random.Random(7)
     letters = "äßπ漢字🙂é'\"\\ %:$?x\u200d\u0301"
     odd = ("".join(rng.choices(letters, k=rng.randint(1, 20))) + str(place) for place in range(UNITS // 5))
@@ -51,7 +51,7 @@ def units() -> list[str]:
 
 
 def check(rows: Rows, published: PublishedPolicy, units: list[str]) -> None:
-    """Every unit came back, with what Python draws for it."""
+    """Check that SQL returns every unit, with the draw of Python."""
     found = {unit: rest for unit, *rest in rows}
     assert len(rows) == len(found) == len(units)
     wrong = [

@@ -1,4 +1,4 @@
-"""Every engine measures the same things from the same definitions, in the store's own tables."""
+"""Metric engines: all measure the same from the same definitions, in the store's own tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STUDY, VERSION = 1, 7
 
 @dataclass(frozen=True)
 class Event:
-    """One row of the events, as far as measuring reads it."""
+    """Row of the table of events, with the columns that measuring reads."""
 
     unit: str
     name: str | None = None
@@ -52,7 +52,7 @@ class Event:
 
 
 class Table:
-    """The table of events on one engine."""
+    """Table of events on one engine."""
 
     def __init__(self, connection: Any, dialect: str) -> None:
         self.connection, self.dialect = connection, dialect
@@ -63,7 +63,7 @@ class Table:
         self.mark = "?" if dialect == "sqlite" else "%s"
 
     def fill(self, events: Sequence[Event]) -> None:
-        """Replace what is there, in this order of arrival."""
+        """Replace the table's rows, in this order of arrival."""
         self.connection.execute("DELETE FROM events")
         marks = ", ".join([self.mark] * 14)
         names = ", ".join(column.split()[0] for column in Lake.columns.split(","))
@@ -71,7 +71,7 @@ class Table:
         self.connection.cursor().executemany(f"INSERT INTO events ({names}) VALUES ({marks})", rows)  # noqa: S608
 
     def count(self) -> int:
-        """How many events there are."""
+        """Return the number of events."""
         return int(self.connection.execute("SELECT count(*) FROM events").fetchone()[0])
 
     def measure(
@@ -82,7 +82,7 @@ class Table:
 
 
 class Lake(Table):
-    """Events as a lake has them: a table of plain types, with text for the fields."""
+    """Events as a data lake has them: a table of plain types, with text for the fields."""
 
     columns = (
         "sequence BIGINT, study BIGINT, id STRING, kind BIGINT, unit STRING, version BIGINT, arm STRING, "
@@ -138,7 +138,7 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
 
 @pytest.mark.parametrize("by_time", [False, True])
 def test_arms_have_their_present_names(table: Table, by_time: bool) -> None:
-    """Exposures of one policy, of which an earlier release stored the first ones."""
+    """Check exposures of one policy, of which an earlier release stored the first ones."""
     arms = {"a": "single", "b": "blend", "c": "control", "d": "best_single", "e": "held", "f": "outside"}
     liked = [Event(unit, "like", arm="learner") for unit in ("a", "a", "d")]
     table.fill([*(Event(unit, arm=arm) for unit, arm in arms.items()), *liked])
@@ -194,7 +194,7 @@ def test_only_this_rounds_own_events_count(table: Table) -> None:
             replace(liked, unit="never exposed"),
             Event("fallback", excluded=1),
             Event("other", version=6),
-            Event("ann", "like"),  # 13: behind the span
+            Event("ann", "like"),  # 13: after the span
             Event("late"),
         ]
     )
@@ -220,7 +220,7 @@ def test_what_is_made_of_one_units_events(table: Table) -> None:
     events = [Event("ann"), Event("bob")]
     for at, amount in ((3, 5.0), (9, 1.0), (9, 2.0), (4, -8.0)):
         events.append(Event("ann", "seen", {"x": amount, "at": at}))
-    events.append(Event("ann", "seen", {"at": 99}))  # without a number it is only counted
+    events.append(Event("ann", "seen", {"at": 99}))  # without a number the event only counts
     events.append(Event("ann", "seen", {"x": "7", "at": 99}))  # and text is not a number
     table.fill(events)
     columns = [Column(kind, "seen", "x", kind, by="at" if kind == "last" else None) for kind in kinds]
@@ -299,7 +299,7 @@ def test_a_window_begins_with_the_units_first_exposure(table: Table) -> None:
 
 def test_a_covariate_is_what_units_did_before_the_round(table: Table) -> None:
     before = [
-        Event("ann", "watch", {"seconds": 100.0}, version=3, at=9.0),  # 1: beyond the part of the log that is read
+        Event("ann", "watch", {"seconds": 100.0}, version=3, at=9.0),  # 1: outside the part of the log that is read
         Event("ann", "watch", {"seconds": 1.0}, version=4, at=40.0),  # too long ago for one column
         Event("ann", version=6, at=50.0),
         Event("ann", "watch", {"seconds": 2.0}, version=6, at=50.0),
@@ -308,7 +308,7 @@ def test_a_covariate_is_what_units_did_before_the_round(table: Table) -> None:
         Event("ann", "watch", {"seconds": 16.0}, study=2, at=95.0),
         Event("", "watch", {"seconds": 32.0}, version=6, at=95.0),
         Event("gone", "watch", {"seconds": 32.0}, version=6, at=95.0),
-        Event("ann", "watch", {"seconds": 64.0}, version=6, at=99.0),  # 10: behind its end
+        Event("ann", "watch", {"seconds": 64.0}, version=6, at=99.0),  # 10: after its end
     ]
     during = [
         Event("ann", at=100.0),
@@ -328,7 +328,7 @@ def test_a_covariate_is_what_units_did_before_the_round(table: Table) -> None:
 
 
 def timed_exact(events: Sequence[Event], columns: Sequence[Column], after: int, past: CovariateWindow) -> list[Moments]:
-    """The same as `exact`, column by column, of the events that lie in the column's span."""
+    """Return the result of `exact`, column by column, from the events in the column's span."""
     numbered = list(enumerate(events, start=1))
     exposures = [event for place, event in numbered if place > after and event.name is None]
     first_times: dict[str, float] = {}
@@ -361,7 +361,7 @@ def timed_exact(events: Sequence[Event], columns: Sequence[Column], after: int, 
 
 
 def exact(events: Sequence[Event], columns: Sequence[Column]) -> list[Moments]:
-    """The same in exact arithmetic, slowly."""
+    """Compute the same in exact arithmetic, slowly."""
     cells = {event.unit: (event.arm, event.candidate) for event in events if event.name is None}
     rows: dict[tuple[str, int], list[list[Fraction]]] = {}
     for unit, cell in cells.items():

@@ -1,4 +1,4 @@
-"""Units are measured by the key and the source of their exposure, alike in every store."""
+"""Measurement by sender: units by the key and the source of their exposure, the same in every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metric definitions: what they mean, and what is said of wrong ones."""
+"""Metric definitions: their parsing, and the errors of wrong ones."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_covariate_is_a_metrics_definition_over_another_time() -> None:
     week = 604_800.0
     likes, rate, top, views = (one for one in found.values() if one is not None)
     assert likes.columns == (Column("likes.covariate", "like", None, "count", lookback=week),)
-    assert rate.columns[0] is likes.columns[0]  # defined alike, it is measured once
+    assert rate.columns[0] is likes.columns[0]  # two equal definitions are measured once
     assert rate.columns[1].name == "rate.covariate.denominator"
     assert rate.columns[1].where == (Condition("on", "=", (True,)),)
     assert top.columns == (Column("top.covariate", "play", "x", "max", 0.0, 9.0, lookback=3600.0),)

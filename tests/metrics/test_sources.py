@@ -1,4 +1,4 @@
-"""A team's own tables measure as the same events do in PASTO's."""
+"""Team sources: a team's own tables give the same measurements as the same events in PASTO's store."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Row = tuple[Any, ...]
 
 
 def rows(policy: PublishedPolicy, *, liars: bool = True) -> tuple[list[Row], list[Row]]:
-    """Exposures at even moments and deeds later, of this policy and of the next; some exposures claim too much."""
+    """Return exposures at even moments and later actions, of this policy and the next; some exposures are invalid."""
     rng = random.Random(11)
     exposures: list[Row] = []
     logged_events: list[Row] = []
@@ -98,7 +98,7 @@ def fill(connection: Any, mark: str, exposures: Sequence[Row], logged_events: Se
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables as files."""
+    """Write the tables as files."""
     folder = tmp_path_factory.mktemp("lake")
     with duckdb.connect() as connection:
         fill(connection, "?", *rows(POLICY))
@@ -111,7 +111,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def own() -> tuple[Moments, ...]:
-    """What PASTO's own table of events measures of the same."""
+    """Return the measurements of the same events in PASTO's own table."""
     exposures, logged_events = rows(POLICY, liars=False)
     with duckdb.connect() as connection:
         fill(connection, "?", exposures, logged_events)
@@ -217,13 +217,13 @@ TIMED = (
 
 
 def timed_rows() -> tuple[list[Row], list[Row]]:
-    """As `rows`, with deeds of an earlier policy before each exposure, and exposures told more than once."""
+    """Return `rows` with actions of an earlier policy before each exposure, and repeated exposures."""
     rng = random.Random(12)
     exposures, logged_events = rows(POLICY, liars=False)
     firsts = {unit: moment for unit, policy, _, moment in exposures if policy == 7}
     for unit, moment in firsts.items():
         exposures += [(unit, 7, POLICY.draw(unit).name, moment + 30), (unit, 6, "plain", moment - 90)]
-        for version, at in ((7, moment), (7, moment + 40), (6, moment - 60)):  # on the very ends
+        for version, at in ((7, moment), (7, moment + 40), (6, moment - 60)):  # exactly at the ends
             logged_events.append((unit, "watch", version, at, rng.lognormvariate(2, 1), None, None))
         for _ in range(rng.randrange(5)):
             logged_event = ("watch", rng.lognormvariate(2, 1)) if rng.random() < 0.7 else ("like", None)
@@ -236,7 +236,7 @@ def timed_rows() -> tuple[list[Row], list[Row]]:
 
 @cache
 def timed_units(since: int = 7) -> dict[str, list[float]]:
-    """What each unit's numbers are, slowly."""
+    """Compute each unit's numbers, slowly."""
     exposures, logged_events = timed_rows()
     found: dict[str, list[float]] = {}
     for unit in {row[0] for row in exposures if row[1] == 7}:
@@ -276,7 +276,7 @@ STAMPED = {
 
 
 def stamp(connection: Any, dialect: str) -> None:
-    """Times as timestamps instead of numbers of seconds."""
+    """Return times as timestamps instead of numbers of seconds."""
     for name in ("seen", "deeds"):
         connection.execute(f"CREATE TABLE stamped AS SELECT *, {STAMPED[dialect]} AS stamp FROM {name}")  # noqa: S608
         connection.execute(f"DROP TABLE {name}")
@@ -290,7 +290,7 @@ def by(tables: TeamTables, time: str) -> TeamTables:
 
 @pytest.fixture(scope="module")
 def timed_lake() -> Iterator[Any]:
-    """Tables with times of both kinds."""
+    """Write tables with times of both kinds."""
     with duckdb.connect() as connection:
         fill(connection, "?", *timed_rows())
         stamp(connection, "duckdb")

@@ -1,4 +1,4 @@
-"""The objective: what is refused, what is read, and that value and gradient are what the formula says."""
+"""Objective: refused input, parsed input, and value and gradient equal to the formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A utility is taken at its word only after it was checked."""
+"""Utility: its claimed properties are checked before it is used."""
 
 from __future__ import annotations
 

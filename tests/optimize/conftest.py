@@ -1,4 +1,4 @@
-"""What the tests of exact answers share: random programs, and a proof of optimality that trusts no solver."""
+"""Fixtures of exact solvers: random programs, and a proof of optimality that uses no solver."""
 
 from collections.abc import Callable
 
@@ -46,7 +46,7 @@ def prove(
 
 
 def draw(rng: np.random.Generator, candidates: int, hard: int, soft: int, *, tightness: float = 0.3) -> Program:
-    """A random program whose guardrails usually bind."""
+    """Return a random program whose guardrails usually bind."""
     rails = hard + soft
     return Program(
         goal=rng.normal(size=candidates),

@@ -1,4 +1,4 @@
-"""What `print(blend)` says: the goal's name at f, and why a single candidate with a higher f is not the answer."""
+"""Text of `print(blend)`: the goal's name at f, and the reason why a single candidate with a higher f is no answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRUTH = np.array([[0.0, 2.0, 3.0], [1.0, 0.6, 0.1]])
 
 
 def learned(objective: object, *, truth: Any = TRUTH, error: float = 0.5, rounds: int = 3, **options: object) -> Blend:
-    """The answer of a study over three candidates, of which the best one hardly meets its guardrail."""
+    """Return the answer of a study over three candidates, of which the best one hardly meets its guardrail."""
     study = pasto.Study([{"w": 0}, {"w": 1}, {"w": 2}], objective, seed=2, **options)  # type: ignore[arg-type]
     for _ in range(rounds):
         assignments = study.ask(parallel=30)

@@ -1,4 +1,4 @@
-"""Expected penalties: against integrals, differences and each other."""
+"""Expected penalties, compared with integrals, differences and each other."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SPREADS = st.floats(0.01, 5.0)
 
 @given(LEVELS, SPREADS)
 def test_it_is_the_integral_of_the_squared_shortfall(level: float, spread: float) -> None:
-    edge = min(-level / spread, 12.0)  # beyond twelve deviations there is nothing
+    edge = min(-level / spread, 12.0)  # beyond twelve deviations the density is zero
     nodes, weights = np.polynomial.legendre.leggauss(200)
     z = -12.0 + max(edge + 12.0, 0.0) * (nodes + 1.0) / 2.0
     integral = max(edge + 12.0, 0.0) / 2.0 * (weights @ ((level + spread * z) ** 2 * np.exp(-(z**2) / 2.0)))

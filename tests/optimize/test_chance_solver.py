@@ -1,4 +1,4 @@
-"""Chance programs: proved by their gap, agreed between two methods, and steady at large, steep and flat ones."""
+"""Chance programs: optimal by their gap, equal for two methods, and stable for large, steep and flat programs."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def draw(
     rank: int | None = None,
     anchored: bool = False,
 ) -> ChanceProgram:
-    """A random program that its first candidate can hold."""
+    """Return a random program that its first candidate can hold."""
     rails = hard + soft
     shape = (rails, width) if rank is None else (rails, width, rank)
     factor = spread * (rng.uniform(0.2, 1.0, shape) if rank is None else rng.normal(size=shape) / np.sqrt(rank))
@@ -57,7 +57,7 @@ def draw(
 
 
 def beaten(program: ChanceProgram, shares: FloatArray, rng: np.random.Generator) -> bool:
-    """Whether some random blend holds the hard guardrails and is worth more."""
+    """Return true if some random blend holds the hard guardrails and has a higher value."""
     value = program.at(shares).value
     for concentration in (0.02, 0.2, 1.0):
         for other in rng.dirichlet(np.full(len(shares), concentration), size=60):
@@ -163,7 +163,7 @@ def test_ten_thousand_candidates_alike_share_alike() -> None:
         assert found.gap <= 1e-10
         assert 0.01 < found.shares[0] < 0.5
         assert np.ptp(found.shares[1:]) <= 1e-12
-        # With all others alike it is a program of two: their share is one column, of a spread √n times smaller.
+        # If all others are equal, two variables remain: their share is one column, with a spread √n times smaller.
         two = program.take(np.array([0, 1]))
         two = replace(two, factor=two.factor * np.array([1.0, (width - 1) ** -0.5]))
         other = solve_chance_program(two)
@@ -246,7 +246,7 @@ def test_the_safest_blend_holds_with_most_deviations() -> None:
 
 
 def test_where_one_blend_only_holds_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    # At least and at most at once, with nothing uncertain: the blends that hold are an edge without an inside.
+    # At least and at most at once, without uncertainty: the feasible blends are an edge without an interior.
     slack = np.array([[-1.0, 1.0, 3.0], [1.0, -1.0, -3.0]])
     goal, sure, firm = np.array([0.0, -1.0, -0.5]), np.zeros((2, 3)), np.full(2, np.inf)
     program = ChanceProgram(goal, np.ones(3), slack, sure, sure, firm, np.full(2, HARD_MARGIN))

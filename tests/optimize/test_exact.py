@@ -1,4 +1,4 @@
-"""`solve_linear`: proved optimal, agreed with other solvers, and steady where problems are degenerate."""
+"""Solver `solve_linear`: optimal by proof, equal to other solvers, and stable for degenerate programs."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ def test_ordinary_programs_need_only_the_active_set(random_program: Any, monkeyp
     rng = np.random.default_rng(9)
     for _ in range(300):
         solve_linear(random_program(rng, 50, 1, 2, tightness=rng.choice([0.3, 3.0])))
-    angles = np.linspace(0.0, np.pi, 3001)  # neighbours on an arc are all but tied
+    angles = np.linspace(0.0, np.pi, 3001)  # neighbours on an arc are almost tied
     for penalty in (0.1, 10.0, np.inf):
         solve_linear(Program(np.cos(angles), np.sin(angles)[None] - 0.7, np.array([penalty])))
 
@@ -93,7 +93,7 @@ numbers = st.integers(-3, 3)
 
 @st.composite
 def degenerate_programs(draw: st.DrawFn, *, hard: bool) -> Program:
-    """Small whole numbers (so ties, duplicates, empty rows), in units from a millionth to a million."""
+    """Return programs of small whole numbers (ties, duplicates, empty rows), in units from a millionth to a million."""
     width, rails = draw(st.integers(1, 30)), draw(st.integers(0, 5))
     columns = draw(st.lists(st.tuples(*[numbers] * (1 + rails)), min_size=width, max_size=width))
     table = np.array(columns, dtype=float).T

@@ -1,4 +1,4 @@
-"""`solve_batch`: the same answers as one by one, whatever is in the batch."""
+"""Solver `solve_batch`: the same answers as one by one, for every batch."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Utilities: the same optimum as a conic solver, smooth or with kinks."""
+"""Concave utilities: the same optimum as a conic solver, smooth or with kinks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -100,7 +100,7 @@ def test_kinks_are_left_to_the_cuts_and_smooth_utilities_are_not(monkeypatch: py
     monkeypatch.setattr(concave, "solve_by_cuts", counted)
     means = np.random.default_rng(2).uniform(0.1, 2, size=(2, 9))
     solve(means, _over(KINDS["log"][0], "a", "b"))
-    solve(means, _over((lambda y: -np.logaddexp.reduce(-50 * y, axis=-1), _steep), "a", "b"))  # all but a kink
+    solve(means, _over((lambda y: -np.logaddexp.reduce(-50 * y, axis=-1), _steep), "a", "b"))  # almost a kink
     assert not calls
     solve(means, _over(KINDS["least"][0], "a", "b"))
     assert calls

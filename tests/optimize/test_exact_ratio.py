@@ -1,4 +1,4 @@
-"""Ratio goals: the best corner of the feasible set, found by trying them all."""
+"""Ratio goals: the best corner of the feasible set, found by enumeration."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""Caps, entries and budgets: what a served policy may never do."""
+"""Exploration limits: caps, entries and budgets that a served policy must not exceed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_capped_shares_are_shares_within_their_caps(weights: list[float], caps: 
 
 
 def has_limits(budget: float, spread: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Baseline meets y ≥ 0 by 0.2; the explorer is believed to miss it by 1."""
+    """Set limits: the baseline meets y ≥ 0 by 0.2; the estimate of the explorer misses it by 1."""
     form = pasto.maximize("x").keep("y", at_least=0).form()
     posterior = IndependentPosterior(
         np.array([[0.0, 1.0], [0.2, -1.0]]), np.array([1e-12 * np.eye(2), spread**2 * np.eye(2)])

@@ -1,4 +1,4 @@
-"""Algorithm 1 and S-SCGD, held to the printed formulas."""
+"""Mirror ascent: Algorithm 1 and S-SCGD, compared with the printed formulas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drawn(served: list[float], candidates: list[int], metrics: Any) -> RoundResu
 @settings(max_examples=50)
 @given(st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3), st.integers(1, 3))
 def test_the_sample_is_unbiased_exactly(weights: list[float], parallel: int) -> None:
-    """E[Û] = μ, by going through every possible draw of Q candidates with its probability."""
+    """Check E[Û] = μ by enumeration of every draw of Q candidates with its probability."""
     served = np.array(weights) / sum(weights)
     expected = np.zeros((2, 3))
     for candidates in itertools.product(range(3), repeat=parallel):
@@ -54,7 +54,7 @@ def test_samples_of_many_runs_add_up_like_each_alone() -> None:
 
 
 def test_algorithm_1_is_the_printed_one() -> None:
-    """Three rounds against the recursion as the paper prints it, weights and all."""
+    """Compare three rounds with the recursion as the paper prints it, including weights."""
     learns = Algorithm1(initial=((0.5, 0.1, -0.2), (0.3, -0.4, 0.6)))
     state = learns.start(PROBLEM)
     weights, means, served = np.ones(3), np.array(learns.initial), []

@@ -1,4 +1,4 @@
-"""The cautious answer: against brute force, Monte Carlo and cvxpy, and the ways in which caution must grow."""
+"""Robust blends, compared with brute force, Monte Carlo and cvxpy, and properties of the safety margin."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -57,14 +57,14 @@ def slack_and_spread(
     offsets: FloatArray | None = None,
     baseline: int | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Each guardrail's slack in the mean and its standard deviation, straight from the posterior."""
+    """Return each guardrail's mean slack and its standard deviation, computed from the posterior."""
     shares = np.zeros(len(form.at)) if offsets is None else offsets
     spreads = [posterior.spread(row, contrast(probabilities, shares[g], baseline)) for g, row in enumerate(form.rows)]
     return form.rows @ posterior.mean @ probabilities - form.at, np.array(spreads)
 
 
 def expected(form: NormalForm, posterior: Any, probabilities: FloatArray) -> float:
-    """The goal of the mean less the soft guardrails' expected penalties."""
+    """Return the goal of the mean less the soft guardrails' expected penalties."""
     level, spread = slack_and_spread(form, posterior, probabilities)
     soft = ~form.hard
     costs = form.penalties[soft] @ expected_penalty(level, spread)[soft]
@@ -72,7 +72,7 @@ def expected(form: NormalForm, posterior: Any, probabilities: FloatArray) -> flo
 
 
 def check(form: NormalForm, posterior: Any, answer: RobustBlend, confidence: float, **against: Any) -> None:
-    """A distribution without dust, worth what it says, that holds what it certifies."""
+    """Check that the blend is a sparse distribution with its stated value, which holds its certified guardrails."""
     p = answer.probabilities
     assert p.sum() == pytest.approx(1.0, abs=1e-12)
     assert p.min() >= 0.0
@@ -91,7 +91,7 @@ def check(form: NormalForm, posterior: Any, answer: RobustBlend, confidence: flo
 def cones(
     form: NormalForm, posterior: Any, deviations: float, offsets: FloatArray, baseline: int, cap: float
 ) -> tuple[str, float]:
-    """The same program of hard guardrails, by cvxpy."""
+    """Solve the same program of hard guardrails with cvxpy."""
     width = posterior.mean.shape[1]
     p = cp.Variable(width, nonneg=True)
     limits = [cp.sum(p) == 1, p <= cap]
@@ -296,19 +296,20 @@ def test_the_baseline_against_itself_is_certain() -> None:
     objective = pasto.maximize("x").keep("y", at_least="+0%").keep("z", at_least="-50%")
     for kind in (independent, joint):
         posterior = kind(rng, 20, 2.0)
-        posterior.mean[:] = 5.0 - 0.1 * np.abs(posterior.mean)  # nobody is better than the baseline, as far as is known
+        # By the estimates, no candidate is better than the baseline.
+        posterior.mean[:] = 5.0 - 0.1 * np.abs(posterior.mean)
         posterior.mean[:, 3] = 5.0
         form = objective.form(posterior.mean[:, 3])
         answer = solve_robust(form, posterior, offsets=np.array([1.0, 0.5]), baseline=3)
         assert answer.certified
         assert np.flatnonzero(answer.probabilities).tolist() == [3]
         assert holding_probabilities(form, posterior, answer.probabilities, np.array([1.0, 0.5]), 3)[0] == 1.0
-        # Counted as an absolute threshold, the same guardrail cannot be certified by anyone.
+        # As an absolute threshold, no candidate can certify the same guardrail.
         assert not solve_robust(form, posterior).certified
 
 
 def test_what_candidates_and_baseline_share_cancels() -> None:
-    # One error common to all: of the level nothing is known, of the differences everything.
+    # One error common to all: the level is unknown, the differences are exact.
     mean = np.array([[1.0, 2.0, 3.0], [5.0, 4.99, 4.0]])
     posterior = JointPosterior(mean, np.array([np.full((3, 3), 0.25), np.full((3, 3), 100.0)]))
     form = pasto.maximize("x").keep("y", at_least="-1%").form(mean[:, 0])
@@ -339,8 +340,8 @@ def test_caps_that_add_up_to_one_leave_no_choice() -> None:
 
 
 @dataclass(frozen=True)
-class Written:
-    """An independent posterior whose factors are written as matrices."""
+class MatrixPosterior:
+    """Independent posterior whose factors are matrices."""
 
     inner: IndependentPosterior
 
@@ -357,8 +358,8 @@ class Written:
     def spread(self, row: FloatArray, weights: FloatArray) -> FloatArray:
         return self.inner.spread(row, weights)
 
-    def take(self, places: NDArray[np.intp]) -> "Written":
-        return Written(self.inner.take(places))
+    def take(self, places: NDArray[np.intp]) -> "MatrixPosterior":
+        return MatrixPosterior(self.inner.take(places))
 
     def draw(self, noise: FloatArray) -> FloatArray:
         return self.inner.draw(noise)
@@ -371,7 +372,7 @@ class Written:
 def test_a_matrix_that_is_diagonal_changes_nothing(objective: Objective) -> None:
     posterior = independent(np.random.default_rng(13), 15, 0.4)
     form = objective.form()
-    one, two = solve_robust(form, posterior), solve_robust(form, Written(posterior))
+    one, two = solve_robust(form, posterior), solve_robust(form, MatrixPosterior(posterior))
     assert two.probabilities == pytest.approx(one.probabilities, abs=1e-8)
     assert two.duals == pytest.approx(one.duals, abs=1e-7)
 

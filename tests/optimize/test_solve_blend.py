@@ -1,4 +1,4 @@
-"""`pasto.solve`: what it takes, what it refuses, and what its answer says."""
+"""Function `pasto.solve`: accepted input, refused input, and its answer's text."""
 
 import re
 from typing import Any
@@ -92,7 +92,7 @@ def test_the_baseline_goes_by_name_or_index() -> None:
 def test_a_price_is_what_relaxing_by_one_unit_buys(kind: str, lower: bool, penalty: float | None) -> None:
     rng = np.random.default_rng(7)
     n, d = rng.uniform(1, 2, size=(2, 8))
-    # The higher the kept metric (or, for at_most, the lower), the lower the goal, so that the guardrail binds.
+    # The higher the constrained metric (or, for at_most, the lower), the lower the goal, so that the guardrail binds.
     x = (1.0 if lower else -1.0) * -(n / d if "ratio" in kind else n) + rng.uniform(4, 4.1, size=8)
     metric: Any = ratio("n", "d", name="kept") if "ratio" in kind else "n"
     truth = {"x": x, "n": n, "d": d}
@@ -233,7 +233,7 @@ def test_describe_says_what_any_distribution_does() -> None:
     means = np.array([[2.0, 0.0], [-2.0, 2.0]])
     blend = summarize_blend(np.array([0.75, 0.25]), means, KEEP_Y, names=("a", "b"))
     assert (blend.feasible, blend.shortfalls, blend.value) == (False, {"y": 1.0}, 1.5)
-    assert blend.prices == {}  # nobody knows a hard guardrail's price without its dual
+    assert blend.prices == {}  # a hard guardrail's price is unknown without its dual
     solution = solve_exact(KEEP_Y.form(), means)
     given = summarize_blend(
         solution.probabilities,

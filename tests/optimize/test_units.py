@@ -1,4 +1,4 @@
-"""Verdicts do not depend on units: a metric rescaled together with its thresholds has the same answer."""
+"""Units: a metric rescaled together with its thresholds gives the same answer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ Case = tuple[FloatArray, Objective, int | None]
 
 
 def plain(rng: np.random.Generator, units: FloatArray) -> Case:
-    """A goal of two metrics, hard guardrails on both sides and a soft one, in absolute numbers."""
+    """Return a goal of two metrics, hard guardrails on both sides and a soft one, in absolute numbers."""
     means = rng.normal(size=(5, int(rng.integers(2, 9))))
     low, high, target = rng.normal(size=3) * 0.7
     return (
@@ -44,7 +44,7 @@ def plain(rng: np.random.Generator, units: FloatArray) -> Case:
 
 
 def percent(rng: np.random.Generator, units: FloatArray) -> Case:
-    """Percentages over a baseline, of metrics and of a ratio."""
+    """Return percentages over a baseline, of metrics and of a ratio."""
     means = rng.uniform(1.0, 1.2, size=(5, int(rng.integers(2, 9))))
     rate = pasto.ratio("m3", "m4", name="rate")
     low, high, least = rng.uniform(-8.0, 8.0, size=3)
@@ -59,7 +59,7 @@ def percent(rng: np.random.Generator, units: FloatArray) -> Case:
 
 
 def rates(rng: np.random.Generator, units: FloatArray) -> Case:
-    """A ratio as the goal, another as a hard guardrail, and a metric on both sides."""
+    """Return a ratio as the goal, another as a hard guardrail, and a metric on both sides."""
     means = rng.uniform(1.0, 2.0, size=(5, int(rng.integers(2, 9))))
     least, low, high = rng.uniform(0.7, 1.3), rng.uniform(1.2, 1.6), rng.uniform(1.4, 1.9)
     return (
@@ -73,7 +73,7 @@ def rates(rng: np.random.Generator, units: FloatArray) -> Case:
 
 
 def fair(rng: np.random.Generator, units: FloatArray) -> Case:
-    """A concave utility of two metrics, in units of its own, with two hard guardrails."""
+    """Return a concave utility of two metrics, in its own units, with two hard guardrails."""
     means = rng.uniform(0.5, 4.0, size=(5, int(rng.integers(2, 9))))
     own, size = units[:2], units[4]
     objective = pasto.utility(
@@ -87,7 +87,7 @@ def fair(rng: np.random.Generator, units: FloatArray) -> Case:
 
 
 def worst(rng: np.random.Generator, units: FloatArray) -> Case:
-    """The smaller of two metrics, a utility with a kink, with a hard guardrail."""
+    """Return the smaller of two metrics, a utility with a kink, with a hard guardrail."""
     means = rng.uniform(0.5, 4.0, size=(3, int(rng.integers(2, 9))))
     own, size = units[:2], units[4]
 
@@ -103,7 +103,7 @@ def worst(rng: np.random.Generator, units: FloatArray) -> Case:
 
 
 def signs(case: Case, blend: Blend) -> list[int]:
-    """The sign of each guardrail's slack under the blend; 0 within a ten-millionth of its largest over candidates."""
+    """Return the sign of each guardrail's slack under the blend; 0 within 1e-7 of its largest over candidates."""
     means, objective, baseline = case
     form = objective.form(None if baseline is None else means[:, baseline])
     slack = form.rows @ means - form.at[:, None]

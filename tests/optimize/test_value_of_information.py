@@ -1,4 +1,4 @@
-"""The forecasts of more rounds, against formulas where there are any, and the decision that follows."""
+"""Value of information: forecasts of more rounds, compared with formulas, and the decision to stop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GOAL = pasto.maximize("x")
 
 
 def gaussian(means: FloatArray, deviations: FloatArray) -> IndependentPosterior:
-    """Independent candidates and metrics, (metrics, candidates) each."""
+    """Return independent candidates and metrics, (metrics, candidates) each."""
     blocks = [np.diag(np.square(column)) for column in deviations.T]
     return IndependentPosterior(means, np.array(blocks))
 
@@ -51,7 +51,7 @@ def forecast(
     draws: int = DRAWS,
     **traffic: float,
 ) -> LearningValue:
-    """The forecasts for a posterior, from many draws."""
+    """Return the forecasts for a posterior, from many draws."""
     metrics, count = posterior.mean.shape
     problem = LearningProblem(objective, tuple(f"c{k}" for k in range(count)), baseline)
     rng = np.random.default_rng(3)
@@ -65,7 +65,7 @@ def forecast(
 
 
 def expected_maximum(difference: float, deviation: float) -> float:
-    """E max(d + s Z, 0) − max(d, 0)."""
+    """Return E max(d + s Z, 0) − max(d, 0)."""
     score = difference / deviation
     return float(deviation * (norm.pdf(score) + score * norm.cdf(score)) - max(difference, 0.0))
 
@@ -105,7 +105,7 @@ def test_a_soft_guardrail_costs_its_expected_penalty() -> None:
 
 
 def test_a_hard_guardrail_gains_what_its_margin_shrinks() -> None:
-    """The slack of the blend is 1.9 p less a margin of 1.64 deviations; more rounds allow more of the second."""
+    """Check a blend with slack 1.9 p less a margin of 1.64 deviations; more rounds shrink the margin."""
     objective = pasto.maximize("x").keep("y", at_least=0)
     posterior = gaussian(np.array([[0.0, 1.0], [1.0, -0.9]]), np.array([[1e-6, 1e-6], [1e-6, 0.3]]))
     value = forecast(objective, posterior, noise=0.3, shares=np.array([0.0, 1.0]), draws=1_000)
@@ -123,7 +123,7 @@ def test_a_hard_guardrail_gains_what_its_margin_shrinks() -> None:
 
 
 def test_the_gain_is_that_of_the_robust_solver() -> None:
-    """Two hard guardrails: each simulated posterior is solved again, as a close would do it."""
+    """Compare with the robust solver on each simulated posterior, as a close would run it."""
     objective = pasto.maximize("x").keep("y", at_least=0).keep("z", at_least=0)
     rng = np.random.default_rng(8)
     means = np.array([[3.0, 2.0, 1.0, 2.5, 0.0], [-1.0, 1.0, 1.0, -0.5, 2.0], [1.0, -1.0, 1.0, 0.5, 1.5]])
@@ -151,7 +151,7 @@ def test_without_a_certificate_the_gain_is_that_of_reaching_one() -> None:
     posterior = gaussian(np.array([[1.0, 3.0], [-5.0, 0.5]]), np.array([[0.1, 0.1], [0.1, 1.0]]))
     gains = [each.gain for each in forecast(objective, posterior, units=1.0, draws=500).forecasts]
     assert gains[0] < 0.8 * gains[-1]
-    assert gains[-1] == pytest.approx(norm.cdf(0.5 - 0.3) * (3.0 - 2.0), abs=0.3)  # over the average candidate
+    assert gains[-1] == pytest.approx(norm.cdf(0.5 - 0.3) * (3.0 - 2.0), abs=0.3)  # above the average candidate
     hopeless = gaussian(np.array([[1.0, 3.0], [-5.0, -5.0]]), np.full((2, 2), 0.1))
     assert max(each.gain for each in forecast(objective, hopeless, draws=200).forecasts) == 0.0
 
@@ -181,7 +181,7 @@ def test_percent_guardrails_and_other_goals_have_forecasts() -> None:
         gains = [each.gain for each in value.forecasts]
         assert gains == sorted(gains)
         assert gains[-1] > 0.0
-        assert value.round_cost > 0.0 or objective is relative  # there, the safe answer has less of the goal
+        assert value.round_cost > 0.0 or objective is relative  # there, the certified answer has less of the goal
 
 
 def test_only_candidates_that_matter_are_simulated() -> None:
@@ -230,7 +230,7 @@ def test_simulated_means_have_the_variance_that_is_learned() -> None:
 
 
 def learned(rounds: int, *, means: FloatArray, deviation: float, seed: int = 3, **options: Any) -> pasto.Study:
-    """A study of candidates with these means that has learned some rounds."""
+    """Return a study of candidates with these means that has learned some rounds."""
     rng = np.random.default_rng(seed)
     study = pasto.Study([{"w": k} for k in range(means.shape[1])], GOAL, seed=seed, **options)
     for _ in range(rounds):
@@ -282,7 +282,7 @@ def test_the_outlook_can_be_left_out_and_the_blend_stays() -> None:
 
 
 def test_labels_do_not_matter() -> None:
-    """The same candidates in another order have the same outlook."""
+    """Check that the same candidates in another order have the same forecast."""
     means = np.array([0.1, 0.3, 0.2])
 
     def outlook(order: list[int]) -> Outlook:

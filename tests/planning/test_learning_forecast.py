@@ -1,4 +1,4 @@
-"""The forecast against closed forms, and against the learner's own steps."""
+"""Learning forecast, compared with closed forms and with the learner's own steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPREAD, DEVIATION = 2.0, 100.0
 
 
 def scenario(guardrails: int = 0, **changes: Any) -> LearningScenario:
-    """A goal and guardrails relative to the control, whose effects are not correlated."""
+    """Return a goal and guardrails relative to the control, whose effects are not correlated."""
     metrics = 1 + guardrails
     start = LearningScenario(
         candidates=2,
@@ -84,7 +84,7 @@ def test_certified_answers_keep_the_guardrail_with_the_confidence() -> None:
     found = forecast_learning(plan, 6, studies=100)
     assert found.certified.all()
     assert truth.shape == (100, 7, 2)
-    # The goal of the answer is below that of the best blend, which knows the guardrail's truth.
+    # The goal of the answer is below that of the best blend, which uses the guardrail's true value.
     assert 0.2 * found.best.mean() < found.gains[-1].mean() < found.best.mean()
 
 
@@ -149,7 +149,7 @@ def test_neighbours_share_what_was_measured() -> None:
 
 
 def test_the_posterior_is_that_of_one_linear_model() -> None:
-    """Means, own and shared covariance, compared with one Gaussian over all candidates and metrics."""
+    """Compare means, own and shared covariance with one Gaussian over all candidates and metrics."""
     rng = np.random.default_rng(2)
     effects = np.array([[4.0, -1.0], [-1.0, 2.0]])
     plan = scenario(1, candidates=5, effects=effects, factors=rng.standard_normal((4, 2)), own_variance=0.3)

@@ -1,4 +1,4 @@
-"""Plans: recommendations against closed forms, and inputs that no plan can be made from."""
+"""Study plans: recommendations compared with closed forms, and input that allows no plan."""
 
 from __future__ import annotations
 

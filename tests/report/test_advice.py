@@ -1,4 +1,4 @@
-"""The sentence of advice, for every state of a study."""
+"""Sentence of advice, for every state of a study."""
 
 from __future__ import annotations
 

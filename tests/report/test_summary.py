@@ -1,4 +1,4 @@
-"""The paragraph of what can be claimed."""
+"""Summary paragraph of a report, with the claims that are supported."""
 
 from __future__ import annotations
 

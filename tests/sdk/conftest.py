@@ -16,7 +16,7 @@ from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """Clock that a test moves forward."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -29,7 +29,7 @@ class Clock:
 
 
 class Server(ThreadingHTTPServer):
-    """A rehearsal behind a real port, which keeps questions open as the service does."""
+    """HTTP server that holds long polls open as the service does, on a real port."""
 
     daemon_threads = True
 
@@ -82,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(response.body)
 
     def handle_one_request(self) -> None:
-        with suppress(ConnectionError):  # Whoever asked may be gone.
+        with suppress(ConnectionError):  # The caller may be gone.
             super().handle_one_request()
 
     def log_message(self, format: str, *args: object) -> None:
@@ -96,13 +96,13 @@ def clock() -> Clock:
 
 @pytest.fixture(autouse=True)
 def no_files_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's own cache folder is a new one in every test."""
+    """Give every test a new cache folder for the user."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user-cache"))
 
 
 @pytest.fixture
 def policy() -> Callable[..., PublishedPolicy]:
-    """A policy of four candidates with a control; `shares` by candidate, and anything else that publish takes."""
+    """Return a policy of four candidates with a control; `shares` by candidate, and other options of publish."""
 
     def make(version: int = 1, shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.3), **changes: Any) -> PublishedPolicy:
         arms = [("control", 0, 1 - sum(shares)), *(("learner", place, share) for place, share in enumerate(shares))]
@@ -126,7 +126,7 @@ def policy() -> Callable[..., PublishedPolicy]:
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Threads take turns as often as they can, so that whatever lacks a lock is found out."""
+    """Switch threads as often as possible, so that missing locks cause failures."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -154,7 +154,7 @@ def server(service: FakeService) -> Iterator[Server]:
 
 @pytest.fixture
 def connect(service: FakeService, clock: Clock) -> Iterator[Callable[..., Client]]:
-    """Make clients of the service that do their work when they are told to, on the clock of the test."""
+    """Make clients that do their work only when the test asks for it, on the clock of the test."""
     with ExitStack() as stack:
 
         def make(ready: bool = True, **options: Any) -> Client:

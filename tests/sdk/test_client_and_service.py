@@ -1,4 +1,4 @@
-"""The client and the real service together."""
+"""Client and real service together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pasto_sdk import Client
 
 @pytest.fixture
 def running() -> Iterator[ServiceProcess]:
-    """A live service with the example study, learning."""
+    """Return a live service with the example study, learning."""
     live = ServiceProcess(Settings(store="memory:", port=0, poll=0.05, shutdown_timeout=2))
     live.service.create(read_document(EXAMPLE, "yaml"), who="test")
     live.service.change("feed", "start", who="test")
@@ -42,7 +42,7 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
 def test_the_service_takes_everything_the_client_says(running: ServiceProcess, tmp_path: Path) -> None:
     service = running.service
     with Client(running.url, study="feed", cache=tmp_path, baseline={"like_weight": 1, "share_weight": 1}) as client:
-        client.assign("early")  # Before the first policy, most likely.
+        client.assign("early")  # Most likely before the first policy.
         assert client.wait_until_ready(60)
         policy = service.policy_cache.current("feed")
         units = [f"unit {place}" for place in range(1500)] + ["zoë", "\N{SNOWMAN}"]

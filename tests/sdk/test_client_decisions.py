@@ -1,4 +1,4 @@
-"""What a caller gets for a unit, whatever it gives and whatever is known."""
+"""Decisions of the client for valid and invalid units, with and without a policy."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_what_is_tracked_is_credited_to_what_was_served(connect: Connect, servic
     client.track("ann", "share")
     assert client.flush()
     credited = [(event["unit"], event["name"], event.get("version")) for event in service.metrics]
-    # After the policy changed, the unit alone is sent: the service knows whom it was served by last.
+    # After the policy changed, only the unit is sent: the service has its last exposure.
     assert credited == [
         ("ann", "like", 1),
         ("stranger", "like", None),
@@ -184,8 +184,8 @@ def test_what_is_tracked_is_credited_to_what_was_served(connect: Connect, servic
     }
 
 
-class Odd:
-    """A number of another library."""
+class ForeignNumber:
+    """Number type of another library."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -196,7 +196,16 @@ class Odd:
 
 @pytest.mark.parametrize(
     ("value", "sent"),
-    [(1, 1), (2.5, 2.5), ("a", "a"), (True, True), (Odd(3), 3), (Odd(2.5), 2.5), (Odd(True), True), (-1e15, -1e15)],
+    [
+        (1, 1),
+        (2.5, 2.5),
+        ("a", "a"),
+        (True, True),
+        (ForeignNumber(3), 3),
+        (ForeignNumber(2.5), 2.5),
+        (ForeignNumber(True), True),
+        (-1e15, -1e15),
+    ],
 )
 def test_a_field_is_sent_as_a_plain_value(connect: Connect, service: FakeService, value: Any, sent: Any) -> None:
     client = connect()
@@ -206,7 +215,9 @@ def test_a_field_is_sent_as_a_plain_value(connect: Connect, service: FakeService
     assert type(service.metrics[0]["fields"]["seconds"]) is type(sent)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e16, 10**16, None, [], {}, object(), Odd([1, 2]), 1j])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), 1e16, 10**16, None, [], {}, object(), ForeignNumber([1, 2]), 1j]
+)
 def test_a_field_that_cannot_be_sent_is_refused_here(connect: Connect, service: FakeService, value: Any) -> None:
     client = connect()
     client.track("ann", "watch", seconds=value)

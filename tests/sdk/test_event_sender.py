@@ -1,4 +1,4 @@
-"""Every event arrives once or is counted as lost, whatever happens on the way."""
+"""Event sender: every event arrives once or is counted as lost, under every failure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def posts(service: FakeService) -> list[list[dict[str, Any]]]:
 
 
 def balanced(client: Client) -> bool:
-    """assigned == logged + dropped + pending, on every line."""
+    """Check assigned == logged + dropped + pending, on every line."""
     lines = [line for lines in client.status()["accounts"].values() for line in lines.values()]
     return all(line["assigned"] == line["logged"] + line["dropped"] + line["pending"] for line in lines)
 
@@ -173,7 +173,7 @@ def test_what_the_service_refuses_is_counted_with_its_reason(
     client.track("stranger", "like")
     assert client.flush()
     status = client.status()
-    assert status["rejected"] == {"version is 1, which was never published": 4}  # Two exposures, and the books twice.
+    assert status["rejected"] == {"version is 1, which was never published": 4}  # Two exposures, and the counts twice.
     assert status["dropped"] == 2
     assert status["buffered"] == 0
     assert len(service.metrics) == 1
@@ -197,7 +197,7 @@ def test_an_event_that_is_refused_without_a_reason_is_counted_too(connect: Conne
     client.assign("ann")
     assert client.flush()
     status = client.status()
-    assert status["rejected"] == {"reason not listed by the service": 3}  # The exposure, and the books twice.
+    assert status["rejected"] == {"reason not listed by the service": 3}  # The exposure, and the counts twice.
     assert (status["dropped"], status["buffered"]) == (1, 0)
 
 
@@ -281,7 +281,7 @@ def test_the_books_tell_of_what_never_arrived(connect: Connect, service: FakeSer
     client = connect()
     for place in range(1000):
         client.assign(f"unit {place}")
-    # Loss on the way that nobody notices: an answer that claims more than was kept.
+    # Silent loss on the way: a response that acknowledges more than the service stored.
     client.flush()
     (tally,) = service.tallies.values()
     victims = [event["id"] for event in service.exposures if event["candidate"] == "c3"][:3]

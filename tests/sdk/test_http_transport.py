@@ -1,4 +1,4 @@
-"""The client over real sockets: threads, kept connections, deadlines, and servers that misbehave."""
+"""HTTP transport over real sockets: threads, open connections, deadlines, and servers that misbehave."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Server(Protocol):
 
 @contextmanager
 def misbehaving(talk: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that reads what it is sent, then does what it likes."""
+    """Server that reads a request and then misbehaves as configured."""
     listening = socket.create_server(("127.0.0.1", 0))
     stop = threading.Event()
 
@@ -80,7 +80,7 @@ def test_the_whole_way_over_a_real_port(server: Server, policy: Make, tmp_path: 
         assert client.status()["buffered"] == 0
         server.publish(policy(2))
         assert until(lambda: client.assign("ann").version == 2)
-        # Nobody calls flush: it goes by itself.
+        # Without a call of flush: the sender works by itself.
         client.track("ann", "like")
         assert until(lambda: any(event["name"] == "like" for event in service.metrics))
         assert {request.headers["Authorization"] for request in service.requests} == {"Bearer pasto_a_b"}
@@ -98,7 +98,7 @@ def test_leaving_sends_what_is_left_and_wakes_whoever_waits(server: Server) -> N
     assert until(lambda: server.waiting > 0)
     client.assign("ann")
     assert client.close(60)
-    assert server.waiting == 1  # The question is still open there, and nobody here waits for its answer.
+    assert server.waiting == 1  # The request is still open there, and no thread here waits for its answer.
     assert len(server.service.exposures) == 1
     assert not [thread for thread in set(threading.enumerate()) - others if thread.name.startswith("pasto-")]
 
@@ -198,7 +198,7 @@ def test_a_redirect_is_not_followed(server: Server) -> None:
 
 def test_nobody_there_is_an_error_and_nothing_else() -> None:
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # held, so that nobody else can listen there; without `listen` it refuses
+        held.bind(("127.0.0.1", 0))  # bound, so that no other process can listen there; without `listen` it refuses
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
         with Client(url, study="feed", cache=None, baseline={"weight": 1}) as client:
             assert not client.wait_until_ready(0.2)
@@ -209,7 +209,7 @@ def test_nobody_there_is_an_error_and_nothing_else() -> None:
 
 
 CERTIFICATE = Path(__file__).with_name("localhost.pem")
-"""Of a server that nobody vouches for but itself, with its key: for this test, and good for nothing else."""
+"""Self-signed certificate of a test server, with its key; used only in this test."""
 
 
 def test_a_certificate_is_checked(server: Server) -> None:

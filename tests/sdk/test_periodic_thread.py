@@ -1,4 +1,4 @@
-"""The one kind of background thread: it survives exceptions, can be woken, and stops in time."""
+"""Periodic thread: it survives exceptions, can be woken, and stops in time."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The last good policy on disk: there after any death of the process, and never half of it."""
+"""Policy file: the last good policy on disk survives the death of the process, and is never incomplete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Make = Callable[..., PublishedPolicy]
 
 
 def cold_start(folder: Path, **options: Any) -> Client:
-    """A client whose service is away."""
+    """Return a client whose service is away."""
     service = FakeService()
     service.fault = lambda request: Response(503)
     client = Client(
@@ -39,7 +39,7 @@ def cold_start(folder: Path, **options: Any) -> Client:
 
 @pytest.fixture
 def left_behind(tmp_path: Path, policy: Make) -> Path:
-    """The folder of a client that ended well."""
+    """Return the folder of a client that stopped normally."""
     with Client("http://x", study="feed", cache=tmp_path, background=False, transport=FakeService(policy(3))) as client:
         assert client.wait_until_ready()
     return tmp_path
@@ -240,7 +240,7 @@ def test_a_kill_while_writing_leaves_the_old_file_or_the_new_one(tmp_path: Path)
         [sys.executable, "-c", WRITER, str(tmp_path / "policy"), *delays], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 0  # Some did die while they wrote.
+    assert int(done.stdout) > 0  # Some processes died while they wrote.
 
 
 def test_ready_means_the_services_own_word_and_not_only_what_is_on_disk(left_behind: Path, policy: Make) -> None:

@@ -1,4 +1,4 @@
-"""The policy is kept up to date, and through whatever happens to the service the last good one is kept."""
+"""Policy poller: the policy stays up to date, and the last good one remains through failures of the service."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ FAULTS = {
 
 
 class Drive:
-    """A refresher on the test's clock, with the moments of its requests."""
+    """Poller on the test's clock, with the times of its requests."""
 
     def __init__(self, service: FakeService, clock: Clock, poll_interval: float = 20.0) -> None:
         self.service, self.clock = service, clock
@@ -135,11 +135,11 @@ def test_a_study_that_is_over_is_served_the_baseline_until_it_is_back(
     drive.run(30)
     service.fault = answers(409, b'{"error": {"code": "conflict", "message": ""}}')
     drive.run(60)
-    assert drive.holder.is_fresh()  # that is not what it says
+    assert drive.holder.is_fresh()  # another conflict does not mean that the study is over
     service.fault = answers(409, b'{"error": {"code": "wrong_state", "message": "it is archived"}}')
     drive.run(MAX_WAIT_SECONDS)
     assert not drive.holder.is_fresh()
-    assert drive.version == 1  # whose baseline is served
+    assert drive.version == 1  # its baseline is served
     service.fault = None
     drive.run(MAX_WAIT_SECONDS)
     assert drive.holder.is_fresh()

@@ -1,4 +1,4 @@
-"""The client among processes: what it loads, what forks share, and how a process ends."""
+"""Processes of the client: its imports, forks, and the end of a process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_eight_workers_forked_from_one_client_share_no_event(server: Server) -> 
         f"unit {w} {p}" for w in range(8) for p in range(500)
     }
     assert all(count == 1 for unit, count in units.items() if unit.startswith("unit"))
-    # Each worker decided for the parent's units on its own; what waited in the parent was sent by the parent.
+    # Each worker decided for the parent's units by itself; the parent sent its own pending events.
     assert {count for unit, count in units.items() if unit.startswith("parent")} == {9}
     assert len(service.metrics) == 4000
     sources = Counter(event["source"] for event in service.exposures)

@@ -1,4 +1,4 @@
-"""Hostile text for databases, and that none of it left a mark."""
+"""Hostile text for databases, and a check that none of it had an effect."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ TRACES = ["/tmp/pasto-owned", "/tmp/pasto-owned.db", "/tmp/pasto-owned.csv"]  # 
 
 @pytest.fixture(scope="session")
 def payloads() -> list[str]:
-    """What somebody might write where a name or a value stands."""
+    """Return hostile texts for names and values."""
     return PAYLOADS
 
 
 @pytest.fixture(autouse=True)
 def untouched() -> Iterator[None]:
-    """No payload left its mark on the disk."""
+    """Check that no payload created a file."""
     yield
     assert [trace for trace in TRACES if Path(trace).exists()] == []

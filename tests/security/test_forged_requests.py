@@ -1,4 +1,4 @@
-"""No page elsewhere changes anything here: whatever route, whatever a foreign page can make a browser send."""
+"""Forged requests: no page of another origin changes anything here, on any route."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def ask(
 
 
 def snapshot(service: Service) -> Any:
-    """Everything that a request could have changed."""
+    """Return everything that a request could have changed."""
     rows = service.store.list_studies()
     logs = [service.store.read_audit_log(row.number) for row in rows]
     return rows, logs, [service.store.read_high_water(row.number) for row in rows], service.store.list_keys()
 
 
 def visitor(application: Application) -> tuple[str, str]:
-    """A cookie, and the token that goes with it."""
+    """Return the cookie of a session, and the token that belongs to it."""
     page = ask(application, "GET", "/studies/feed")
     found = re.search(r'name="token" value="([0-9a-f]{64})"', page.text)
     assert found is not None
@@ -115,7 +115,7 @@ def test_every_form_is_refused_when_it_comes_from_elsewhere(
     cookie, token = visitor(application)
     before = snapshot(service)
     for path in posts(dashboard):
-        # The token is right: where the request comes from is reason enough.
+        # The token is right: the origin of the request is enough reason to refuse it.
         sent = ask(application, "POST", path, data={**FORM, "token": token}, headers=headers, cookies={COOKIE: cookie})
         assert sent.status_code == 403, path
     assert snapshot(service) == before
@@ -169,7 +169,7 @@ def test_a_form_of_our_own_goes_through(service: Service, application: Applicati
 def test_the_open_interface_answers_no_page_elsewhere(
     service: Service, application: Application, headers: dict[str, str]
 ) -> None:
-    """Without keys everybody on this machine may do everything, so a browser's foreign page must not be let in."""
+    """Check the API without keys: every local caller may do everything, so a foreign page must be refused."""
     before = snapshot(service)
     bodies: dict[str, Any] = {"PATCH": {"action": "archive"}, "POST": read_document(EXAMPLE, "yaml")}
     for route in ROUTES:
@@ -188,7 +188,7 @@ def test_the_open_interface_answers_no_page_elsewhere(
 
 
 def test_a_login_of_the_pages_is_no_key_of_the_interface(service: Service, application: Application) -> None:
-    """A browser sends its cookie along by itself, so nothing but the pages, with their tokens, may go by it."""
+    """Check that the API ignores the session cookie, because a browser adds it to every request."""
     text = application.context.keys.create("ann", ["admin"]).key
     page = ask(application, "GET", "/login")
     token = re.search(r'name="token" value="([0-9a-f]{64})"', page.text)

@@ -1,4 +1,4 @@
-"""What is read builds plain values only: no tag, pickle or array makes an object or calls a function."""
+"""Object injection: parsers build plain values only; no tag, pickle or array creates an object or calls a function."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ TAGS = [
 FRAMES = ["{}", "name: {}", "name: feed\nmetrics: {}", "name: feed\nparameters: {{w: {}}}", "? {}\n: feed"]
 
 
-class Evil:
-    """Makes a folder when it is unpickled."""
+class EvilObject:
+    """Object that creates a folder when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class Evil:
 
 @pytest.fixture
 def owned(tmp_path: Path) -> Path:
-    """What must not come to be."""
+    """Return a path that must not be created."""
     return tmp_path / "owned"
 
 
@@ -84,7 +84,7 @@ def test_tags_of_yaml_build_nothing(tag: str, owned: Path) -> None:
 
 
 def plain(value: object) -> bool:
-    """Whether a value is one that JSON knows, or a date or set that the next door refuses."""
+    """Return true for a value that JSON has, or a date or set that the parser refuses later."""
     if isinstance(value, dict):
         return all(plain(each) for pair in value.items() for each in pair)
     return isinstance(value, list | str | int | float | bool | bytes | set | type(None) | tuple)
@@ -102,7 +102,7 @@ def test_a_document_with_strange_values_is_no_study() -> None:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_pickle_is_nowhere_taken_for_anything(protocol: int, owned: Path, tmp_path: Path) -> None:
-    body = pickle.dumps(Evil(owned), protocol)
+    body = pickle.dumps(EvilObject(owned), protocol)
     kinds: tuple[Any, ...] = ("yaml", "json", "toml")
     assert all(refused(lambda kind=kind: read_document(body, kind)) for kind in kinds)  # type: ignore[misc]
     for ending in ("yaml", "json", "toml", "pkl"):
@@ -120,7 +120,7 @@ def test_a_pickle_is_nowhere_taken_for_anything(protocol: int, owned: Path, tmp_
 
 
 def decode_body(service: Service, body: bytes, lines: bool) -> None:
-    """Events that are none are refused one by one, or all together."""
+    """Check that invalid events are refused one by one, or all together."""
     from pasto.service.event_decoder import RejectedEvent
 
     if all(isinstance(each, RejectedEvent) for each in service.decode(body, lines=lines)):
@@ -132,16 +132,16 @@ def test_a_file_of_arrays_is_read_without_its_objects(owned: Path, tmp_path: Pat
     path = cache.path("means", {"seed": 1})
     assert path is not None
     path.parent.mkdir()
-    np.savez(path, allow_pickle=True, means=np.array([Evil(owned)], dtype=object))
+    np.savez(path, allow_pickle=True, means=np.array([EvilObject(owned)], dtype=object))
     with pytest.raises(ValueError, match="allow_pickle=False"):
         cache.arrays("means", {"seed": 1}, lambda: {"means": np.zeros(1)})
-    path.write_bytes(pickle.dumps(Evil(owned)))
+    path.write_bytes(pickle.dumps(EvilObject(owned)))
     with pytest.raises(ValueError, match="pickle"):
         cache.arrays("means", {"seed": 1}, lambda: {"means": np.zeros(1)})
     assert not owned.exists()
 
 
-# What the source does not do at all
+# Calls that the source does not contain
 
 PACKAGES = (pasto, pasto_research, pasto_sdk)
 SOURCES = {
@@ -154,7 +154,7 @@ CALLS = {"eval", "exec", "compile", "__import__"}
 
 
 def names(node: ast.AST) -> str:
-    """A call's function as it is written."""
+    """Return a call's function as the source writes it."""
     return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
 
 
@@ -182,7 +182,7 @@ def test_arrays_and_weights_are_loaded_as_numbers_only() -> None:
 
 
 def test_nothing_is_written_that_a_spreadsheet_would_calculate() -> None:
-    """No command writes a table that a spreadsheet opens by itself, but `pasto history`, which refuses formulas."""
+    """Check that only `pasto history` writes a table for spreadsheets, and that it refuses formulas."""
     writers = ("csv.writer", "csv.DictWriter", "to_csv", "to_excel")
     found = [
         f"{path.name}:{node.lineno}"

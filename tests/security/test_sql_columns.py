@@ -1,4 +1,4 @@
-"""A team's own tables, whose columns may be called anything: each is read, and none becomes a statement."""
+"""SQL columns: a team's own tables with hostile column names are read, and no name becomes a statement."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def quoted(name: str) -> str:
 
 
 def columns_named(payload: str) -> list[tuple[str, TeamTables, Column]]:
-    """Tables in which one column after the other is called by the payload, and what is measured of them."""
+    """Yield measurements of tables in which one column after the other has the payload as its name."""
     count, total = Column("likes", payload, None, "count"), Column("total", "like", "seconds", "sum")
     return [
         (
@@ -94,7 +94,7 @@ def columns_named(payload: str) -> list[tuple[str, TeamTables, Column]]:
 def own_tables(
     connection: Any, dialect: str, payload: str, mark: str, reset: Callable[[], Any], *, only: int | None = None
 ) -> None:
-    """Tables that really have a column of that name give exactly what is in them."""
+    """Check tables that really have a column of that name: the measurement is exact."""
     cell = POLICY.draw("ann")
     every = columns_named(payload)
     for place, tables, column in every if only is None else [every[only % len(every)]]:
@@ -114,12 +114,12 @@ def own_tables(
 
 
 def raw(connection: Any, text: str) -> None:
-    """A statement of this test's own; no value is bound, so a percent sign is one."""
+    """Run a statement of this test itself; without bound values a percent sign is literal."""
     connection.execute(text.encode() if isinstance(connection, psycopg.Connection) else text)
 
 
 def short(payload: str) -> bool:
-    """Whether a database would let a column be called that: PostgreSQL cuts names off at 63 bytes."""
+    """Return true if a database allows a column of that name: PostgreSQL cuts names off at 63 bytes."""
     return len(payload.encode()) <= 63
 
 
@@ -147,7 +147,7 @@ def test_postgres_reads_columns_of_any_name(postgres_url: str, payloads: list[st
 
 
 def test_a_table_that_is_not_there_is_no_file_and_no_function(payloads: list[str]) -> None:
-    """DuckDB would read a file, or a variable of Python, by the name of a table: views come first, and by name only."""
+    """Check that DuckDB, which reads a file or a Python variable by a table's name, finds only views."""
     with duckdb.connect() as connection:
         for payload in payloads:
             tables = TeamTables(ExposureTable(payload), (EventTable(payload, version="v"),))

@@ -1,4 +1,4 @@
-"""What a study file may call things: plain words where they become names, and columns by any printable name."""
+"""SQL names: the names that a study file may use for metrics, candidates and columns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_there_are_enough_of_them(payloads: list[str]) -> None:
 
 
 def placed(path: tuple[Any, ...], payload: str, *, key: bool = False) -> dict[str, Any]:
-    """The document with a payload at one place, as a value or as the name of one."""
+    """Return the document with a payload at one place, as a value or as a key."""
     document = copy.deepcopy({**DOCUMENT, "source": SOURCE} if path[0] == "source" else DOCUMENT)
     spot: Any = document
     for step in path[:-1]:

@@ -1,4 +1,4 @@
-"""Values of users are bound, in every store and engine: counted as they are, and no part of a statement's text."""
+"""SQL values: values of users are bound parameters in every store and engine, and counted exactly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AUDIT = AuditRow(0.0, "ann", "create", "")
 
 
 def hostile(payload: str) -> tuple[Column, ...]:
-    """Columns that have the payload as a value wherever a definition has one."""
+    """Return columns that have the payload as a value in every field of a definition."""
     return (
         Column("plain", "watch", "seconds", "sum"),
         Column("event", payload, None, "count"),
@@ -34,7 +34,7 @@ def hostile(payload: str) -> tuple[Column, ...]:
 
 
 def fields(payload: str) -> tuple[Column, ...]:
-    """Columns that have it as the name of a field."""
+    """Return columns that have the payload as the name of a field."""
     return (
         Column("value", "watch", payload, "sum"),
         Column("last", "watch", payload, "last", by=payload),
@@ -43,7 +43,7 @@ def fields(payload: str) -> tuple[Column, ...]:
 
 
 def filled(store: Store, payload: str) -> StudyRow:
-    """A study with one unit whose events are all named and described by the payload."""
+    """Return a study with one unit whose events have the payload in every name and value."""
     made = store.create_study(StudyRow(f"s{abs(hash(payload))}", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0), AUDIT)
     text = json.dumps({"surface": payload, "seconds": 2})
     mine, theirs = (payload, 1, "learner", 0), (payload, 1, None, None)
@@ -59,7 +59,7 @@ def filled(store: Store, payload: str) -> StudyRow:
 
 
 def exact(store: Store, payloads: list[str]) -> None:
-    """Every payload is what it is: counted where an event holds it, and nothing else happens."""
+    """Check that an event with the payload counts for exactly that payload, without other effects."""
     for payload in payloads:
         study = filled(store, payload)
         until = store.read_high_water(study.number)
@@ -110,8 +110,8 @@ ROWS = [
 ]
 
 
-class Kept:
-    """A connection that keeps the text of every statement."""
+class RecordingConnection:
+    """Connection that records the text of every statement."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -123,7 +123,7 @@ class Kept:
 
 
 def test_sqlite_only_reads_and_only_events(payloads: list[str]) -> None:
-    """The authorizer of SQLite itself says what each statement would do, before it does it."""
+    """Check with SQLite's authorizer that a measurement only reads, and only the table of events."""
     accesses: set[tuple[int, str | None]] = set()
 
     def authorised(action: int, first: str | None, *_: str | None) -> int:
@@ -138,16 +138,16 @@ def test_sqlite_only_reads_and_only_events(payloads: list[str]) -> None:
         connection.execute(CANARY)
         connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", ROWS)
         connection.set_authorizer(authorised)
-        known = Kept(connection)
+        known = RecordingConnection(connection)
         assert [describe_outcome(measured, known, columns) for columns in (hostile("plain"), fields("plain"))] == [
             "",
             "",
         ]
         for payload in payloads:
-            recorder = Kept(connection)
+            recorder = RecordingConnection(connection)
             for columns in (hostile(payload), fields(payload)):
                 assert re.search("^$|JSON path", describe_outcome(measured, recorder, columns)), payload
-            assert recorder.texts == known.texts, payload  # what is bound is not part of the text
+            assert recorder.texts == known.texts, payload  # bound values are not part of the text
         assert accesses <= {
             (sqlite3.SQLITE_SELECT, None),
             (sqlite3.SQLITE_FUNCTION, None),
@@ -158,7 +158,7 @@ def test_sqlite_only_reads_and_only_events(payloads: list[str]) -> None:
 def describe_outcome(
     work: Callable[[Any, tuple[Column, ...]], Any], connection: Any, columns: tuple[Column, ...]
 ) -> str:
-    """What the database says against a measurement: a bound path that is none is an error, and no statement."""
+    """Return the database's response to a measurement: an invalid bound path is an error, and no statement."""
     try:
         work(connection, columns)
     except (sqlite3.OperationalError, duckdb.Error) as error:
@@ -179,10 +179,10 @@ def test_duckdb_takes_them_as_values(payloads: list[str]) -> None:
         connection.execute(EVENTS)
         connection.execute(CANARY)
         connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", ROWS)
-        known = Kept(connection)
+        known = RecordingConnection(connection)
         assert [describe_outcome(ducks, known, columns) for columns in (hostile("plain"), fields("plain"))] == ["", ""]
         for payload in payloads:
-            recorder = Kept(connection)
+            recorder = RecordingConnection(connection)
             for columns in (hostile(payload), fields(payload)):
                 assert re.search("^$|JSON path", describe_outcome(ducks, recorder, columns)), payload
             assert recorder.texts == known.texts, payload

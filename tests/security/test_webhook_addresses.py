@@ -1,4 +1,4 @@
-"""A webhook reaches public addresses only, whatever is written, looked up, or answered."""
+"""Webhook addresses: only public ones are reached, in every notation, after every lookup and redirect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRITTEN = [
     "http://10.0.0.1:8300/v1/keys",
     "http://172.16.0.1/",
     "http://192.168.1.1/",
-    "http://100.64.0.1/",  # a carrier's own
+    "http://100.64.0.1/",  # for carriers
     "http://169.254.169.254/latest/meta-data/",
     "http://2852039166/latest/meta-data/",  # the same, as one number
     "http://0xa9fea9fe/",
@@ -45,9 +45,9 @@ WRITTEN = [
     "http://[::ffff:a9fe:a9fe]/",
     "http://[::127.0.0.1]/",
     "http://[::a9fe:a9fe]/",
-    "http://[64:ff9b::169.254.169.254]/",  # as a network that translates would reach it
+    "http://[64:ff9b::169.254.169.254]/",  # as a translating network reaches it
     "http://[64:ff9b:1::a00:1]/",
-    "http://[2002:a9fe:a9fe::1]/",  # as a tunnel would
+    "http://[2002:a9fe:a9fe::1]/",  # as a tunnel reaches it
     "http://[2001:0:a00:1::1]/",
     "http://[fe80::1]/",
     "http://[fe80::1%25lo]/",
@@ -78,7 +78,7 @@ WRITTEN = [
 
 @pytest.fixture
 def dialled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Every address that somebody tried to connect to; none is reached."""
+    """Record every address of a connection attempt; none is reached."""
     found: list[Any] = []
 
     def dial(address: Any, *_: Any, **__: Any) -> socket.socket:
@@ -95,7 +95,7 @@ def test_there_are_enough_of_them() -> None:
 
 @pytest.mark.parametrize("url", WRITTEN)
 def test_no_way_of_writing_it_leads_inside(url: str, dialled: list[Any]) -> None:
-    """Numbers are read by the machine's own resolver, which knows more ways of writing them than anyone."""
+    """Check notations that only the machine's own resolver reads."""
     with pytest.raises(OptionError):
         Webhook(url)._post(b"{}")
     assert dialled == []
@@ -126,7 +126,7 @@ def test_a_name_that_points_inside_is_not_dialled(answers: list[str], dialled: l
 
 
 def test_a_name_that_changes_its_mind_is_asked_once(dialled: list[Any]) -> None:
-    """A name server that gives a public address to whoever checks, and a private one to whoever connects."""
+    """Check a name server that gives a public address to the check, and a private one to the connection."""
     answers = [["93.184.216.34"], ["127.0.0.1"], ["127.0.0.1"]]
     webhook = Webhook("http://rebind.example.com/", resolve=lambda *_: answers.pop(0))
     with pytest.raises(ConnectionRefusedError):
@@ -138,7 +138,7 @@ def test_a_name_that_changes_its_mind_is_asked_once(dialled: list[Any]) -> None:
 
 
 class Listener(HTTPServer):
-    """Answers every POST with one status, and remembers that it came."""
+    """Server that answers every POST with one status, and records the request."""
 
     def __init__(self, status: int, location: str = "") -> None:
         self.paths: list[str] = []
@@ -161,7 +161,7 @@ class Listener(HTTPServer):
 
 @pytest.fixture
 def inside() -> Iterator[Listener]:
-    """A server that nobody should reach."""
+    """Run a server that the webhook must not reach."""
     with listening(Listener(200)) as server:
         yield server
 

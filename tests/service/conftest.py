@@ -1,4 +1,4 @@
-"""A small study, and a service that holds it."""
+"""Fixtures: a small study, and a service with it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def learning(service: Service, document: Document) -> Service:
 
 @pytest.fixture
 def traffic() -> Callable[[Service, int], list[dict[str, Any]]]:
-    """One round's events of some users under the current policy: w=0 is watched more and w=2 liked more."""
+    """Return one round's events of some users under the current policy: w=0 is watched more and w=2 liked more."""
 
     def events(service: Service, users: int) -> list[dict[str, Any]]:
         policy = service.policy_cache.current("feed")

@@ -1,4 +1,4 @@
-"""Close record: cells and records are read as they were written, and stored closes of format 1 are still read."""
+"""Close record: cells and records are read exactly as written, and stored closes of format 1 can still be read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_cells_come_back_as_they_were(seed: int, count: int, width: int) -> None
     stored = through_text(StoredCells.from_moments(measured))
     assert isinstance(stored.document, dict) == (count * width * (width + 1) >= close_record.MIN_PACKED_NUMBERS)
     assert stored.moments() == tuple(measured)
-    assert str(stored.moments()) == str(tuple(measured))  # a zero's sign as well
+    assert str(stored.moments()) == str(tuple(measured))  # including the sign of zero
     assert stored.count_units() == sum(cell.units for cell in measured)
     assert stored.count_clipped() == [sum(column) for column in zip(*(cell.clipped for cell in measured), strict=True)]
     table = stored.table()
@@ -130,7 +130,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
 
 @pytest.fixture(scope="module")
 def format_1() -> list[tuple[int, dict[str, Any]]]:
-    """Rounds and close texts of a store that was written before records had a format number."""
+    """Return rounds and close texts of a store that was written before records had a format number."""
     path = Path(__file__).parents[1] / "system" / "stores" / "close_format_1.sql"
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(path.read_text(encoding="utf-8"))

@@ -38,7 +38,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 class Play:
-    """A study whose clock is set by hand, with users who come back every round."""
+    """Study whose clock is set by hand, with users who return every round."""
 
     def __init__(self, url: str | None = None) -> None:
         self.now = 1_700_000_000.0
@@ -55,7 +55,7 @@ class Play:
         self._sent = 0
 
     def send(self, users: int = 60) -> None:
-        """Everyone is exposed, and sees something at once and three quarters of an hour later."""
+        """Expose every user; each sends events at once and three quarters of an hour later."""
         policy = self.service.policy_cache.current("feed")
         for late, exposing in ((0.0, True), (0.75 * HOUR, False)):
             self.now += late
@@ -103,7 +103,7 @@ def play(request: pytest.FixtureRequest) -> Iterator[Play]:
 
 
 def means(cells: StoredCells, column: int) -> float:
-    """A column's mean over all units of all cells."""
+    """Return a column's mean over all units of all cells."""
     return sum(cell.units * cell.mean[column] for cell in cells.moments()) / cells.count_units()
 
 

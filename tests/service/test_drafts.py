@@ -61,7 +61,7 @@ def test_a_deleted_draft_is_gone_on_every_node(service: Service, document: Docum
 
 
 def lived(service: Service, document: Document, traffic: Traffic, rounds: int, seed: int) -> None:
-    """A study from its draft to its archive."""
+    """Return a study that went from its draft to its archive."""
     service.create(document, who="ann", seed=seed)
     service.change("feed", "start", who="ann")
     for _ in range(rounds):

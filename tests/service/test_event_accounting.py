@@ -141,7 +141,7 @@ def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Servi
     mark = store.read_high_water(number)
     _send(learning, events[40:])
     accounting = EventAccounting(store, number)
-    accounting.summarize([], [])  # reads up to a later event than the close that is on its way has seen
+    accounting.summarize([], [])  # reads up to a later event than the close in progress
     real = store.read_high_water
     store.read_high_water = lambda study: mark  # type: ignore[method-assign]
     learning.close_round("feed", who="ann")
@@ -178,7 +178,7 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     learning.close_round("feed", who="ann")
     names = (["a", "b", "c", "d"], ["watch", "likes"])
     EventAccounting(store, number).summarize(*names)
-    assert store.read_cache(f"event_counts/{number}") is None  # too little for a note
+    assert store.read_cache(f"event_counts/{number}") is None  # too few for a warning
     monkeypatch.setattr("pasto.service.event_accounting.SAVE_CLOSES", 1)
     EventAccounting(store, number).keep_up()
     _send(learning, first[60:] + traffic(learning, 40))
@@ -196,7 +196,7 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     assert min(asked) == 1
     store.write_cache(
         f"event_counts/{number}", EventCounts(until=10**9).text()
-    )  # of a store that has lost events since
+    )  # of a store that lost events afterwards
     assert EventAccounting(store, number).summarize(*names) == noted
     assert min(asked) == 0
     assert noted.late.events > 0
@@ -216,7 +216,7 @@ def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
 
     def fail(self: EventAccounting, connection: Any, statement: str, *values: int) -> Any:
         asked.append(statement)
-        if len(asked) in (1, 3, 6):  # each of the questions once
+        if len(asked) in (1, 3, 6):  # each question once
             raise StoreError("the database took too long")
         return read(self, connection, statement, *values)
 

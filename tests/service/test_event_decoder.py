@@ -1,4 +1,4 @@
-"""Batches off the wire: strict about each event, forgiving to its neighbours."""
+"""Event decoder: strict about each event, and one invalid event does not reject the others."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_numbers_that_are_none_never_spoil_a_batch(number: str) -> None:
     poison = '{"type": "metric", "id": "9", "unit": "ann", "name": "watch", "fields": {"seconds": ' + number + "}}"
     found = decode_events(f"[{json.dumps(SHOWN)}, {poison}, {json.dumps(LIKED)}]".encode())
     assert [type(event) for event in found][::2] == [ExposureEvent, MetricEvent]
-    assert isinstance(found[1], MetricEvent)  # not finite, which is refused when it is sifted
+    assert isinstance(found[1], MetricEvent)  # not finite; the validator refuses it
     value = found[1].fields["seconds"]
     assert not -1e15 <= float(value) <= 1e15 or value != value
 

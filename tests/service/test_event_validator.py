@@ -1,4 +1,4 @@
-"""What is kept and what is refused: nothing on the wire is believed that can be looked up."""
+"""Event validator: accepted and refused events; every claim that can be verified is verified."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_fallbacks_and_overrides_are_kept_and_excluded(learning: Service) -> Non
     other = next(name for name in ("w=0", "w=1", "w=2", "w=3") if name != cell.name)
     answer = _send(
         learning,
-        {**event, "id": "1", "fallback": True, "version": 0, "candidate": "whatever was configured"},
+        {**event, "id": "1", "fallback": True, "version": 0, "candidate": "an unknown candidate"},
         {**event, "id": "2", "fallback": True, "candidate": "w=1"},
         {**event, "id": "3", "override": True, "candidate": other},
         {**event, "id": "4", "override": True, "candidate": "w=9"},
@@ -270,7 +270,7 @@ def test_exposure_counts_must_be_of_candidates_that_the_policy_serves(learning: 
         {**tally, "assigned": {"w=9": 3}},
         {**tally, "dropped": {"<script>": 3}},
         {**tally, "version": 4, "assigned": {"w=0": 3}},
-        {**tally, "version": 0, "assigned": {"whatever was configured": 3}},
+        {**tally, "version": 0, "assigned": {"an unknown candidate": 3}},
     )
     assert (answer["accepted"], answer["duplicates"]) == (2, 0)
     assert [refusal["index"] for refusal in answer["rejected"]] == [1, 2, 3]
@@ -291,7 +291,7 @@ def test_exposures_of_the_services_own_are_logged_once(learning: Service) -> Non
     for unit in units:
         learning.expose("feed", policy, unit, policy.draw(unit))
     learning.expose("feed", policy, "nul\0", policy.draw("nul\0"))
-    assert learning.show("feed").state == "learning"  # whatever was queued before is written by now
+    assert learning.show("feed").state == "learning"  # all events that were queued before are written now
     event, _ = _drawn(learning, "zoe")
     _send(learning, event)
     assert len(_rows(learning)) == 4

@@ -1,4 +1,4 @@
-"""Events from a topic of Kafka's own mock cluster: at least once in, counted once."""
+"""Kafka consumer on Kafka's own mock cluster: events are delivered at least once, and counted once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Traffic = Callable[[Service, int], list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def producer() -> Iterator[Producer]:
-    """A producer that carries the mock cluster."""
+    """Return a producer that carries the mock cluster."""
     made = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none", "log_level": 0})
     yield made
     made.flush(10)
@@ -54,7 +54,7 @@ MAX_LOOKS = 240
 
 
 def until(counts: ConsumerCounts, messages: int) -> Callable[[], bool]:
-    """Stop when so many messages have been taken in; fail if they do not come."""
+    """Return a predicate that stops after this many messages; it fails if they do not come."""
     looks = iter(range(MAX_LOOKS))
 
     def stop() -> bool:
@@ -78,8 +78,8 @@ def test_every_event_of_a_topic_counts_once(
     assert learning.close_round("feed", who="ann").learned_from == (1,)
 
 
-class Dying:
-    """A consumer whose process dies before it can commit."""
+class DyingConsumer:
+    """Consumer whose process dies before it can commit."""
 
     def __init__(self, consumer: Any) -> None:
         self.consumer = consumer
@@ -98,7 +98,7 @@ def test_what_was_not_committed_comes_again_and_changes_nothing(
     events = traffic(learning, 30)
     send(producer, "again", [json.dumps(event).encode() for event in events])
     first, counts = consumers("again"), ConsumerCounts()
-    consume(learning, "feed", Dying(first), should_stop=until(counts, len(events)), counts=counts)
+    consume(learning, "feed", DyingConsumer(first), should_stop=until(counts, len(events)), counts=counts)
     assert (counts.accepted, counts.uncommitted > 0) == (len(events), True)
     first.close()
     second, later = consumers("again"), ConsumerCounts()
@@ -133,7 +133,7 @@ def test_a_busy_store_makes_the_topic_wait(
 
 
 class Message:
-    """A message as the client gives it."""
+    """Message as the client library returns it."""
 
     def __init__(self, body: bytes, topic: str = "t", offset: int = 0) -> None:
         self._body, self._topic, self._offset = body, topic, offset
@@ -155,7 +155,7 @@ class Message:
 
 
 class Topic:
-    """A consumer of messages that are there already; it stops whoever reads it when they are all committed."""
+    """Consumer of existing messages; it stops its reader when all of them are committed."""
 
     def __init__(self, *bodies: bytes, topic: str = "t") -> None:
         self.messages = [Message(body, topic, offset) for offset, body in enumerate(bodies)]
@@ -177,7 +177,7 @@ def test_a_study_that_is_not_there_blocks_nothing(learning: Service, traffic: Tr
     topic = Topic(json.dumps(events).encode())
     counts = consume(learning, "nothing", topic, should_stop=topic.done)
     assert (counts.accepted, counts.rejected, topic.committed) == (0, len(events), 1)
-    assert counts.events == {("", "rejected"): len(events)}, "nobody can fill the counters with names"
+    assert counts.events == {("", "rejected"): len(events)}, "names of senders must not fill the counters"
 
 
 def test_events_name_their_study_where_the_topic_does_not(learning: Service, traffic: Traffic) -> None:

@@ -1,4 +1,4 @@
-"""Publisher: the arms of each state, and shares that sum to one."""
+"""Policy builder: the arms of each state, and shares that sum to one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def spec(document: dict[str, Any]) -> StudySpec:
 
 @pytest.fixture
 def study(spec: StudySpec) -> Study:
-    """One that has learned a round: w=0 raises the goal, w=2 the guardrail."""
+    """Return a study that has learned a round: w=0 raises the goal, w=2 the guardrail."""
     study = spec.build_study(seed=7)
     truth = ((2.0, 0.0), (0.0, 1.0), (0.1, 2.0), (-1.0, 1.0))
     study.observe(

@@ -1,4 +1,4 @@
-"""Policy cache: snapshots and policies that each node holds in memory."""
+"""Policy cache: snapshots and policies in the memory of each node."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_stored_study_whose_guardrail_cannot_fail_is_served_on(
     service = Service(store)
     with pytest.raises(StudyFileError, match=r"likes is never below 0, so the guardrail cannot fail.*write '-2%'"):
         service.create(idle, who="ann")
-    with monkeypatch.context() as before:  # as if it had been created when that was not looked at
+    with monkeypatch.context() as before:  # as if it had been created before this was checked
         before.setattr(service_module, "parse_spec", partial(parse_spec, stored=True))
         service.create(idle, who="ann")
     service.change("feed", "start", who="ann")
@@ -137,7 +137,7 @@ def test_a_study_that_cannot_be_read_harms_no_other(
 
     def fail(found: dict[str, Any], **options: bool) -> Any:
         if found["name"] == "broken":
-            raise StudyFileError({"goal": "is written in a way nobody understands any more"})
+            raise StudyFileError({"goal": "has a format that is no longer supported"})
         return read(found, **options)
 
     monkeypatch.setattr(board_module, "parse_spec", fail)

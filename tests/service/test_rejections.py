@@ -1,4 +1,4 @@
-"""Rejected events are counted and shown with their reasons, and are not mistaken for lost ones."""
+"""Rejected events are counted and reported with their reasons, and are not counted as lost."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_rejected_events_are_not_missing(learning: Service) -> None:
     )
     assert write_record(learning.show("feed").rejected) == books["rejected"]
     assert write_record(learning.report("feed"))["quality"]["rejected"] == books["rejected"]
-    # Numbers that never came are still missed, also next to rejected ones at the stream's end.
+    # Missing sequence numbers still count as missing, also next to rejected ones at the stream's end.
     send(learning, numbered(1011, 1020, name="lke"))
     books = write_record(learning.report("feed"))["accounting"]
     assert (books["senders"]["missing"], books["rejected"]["events"]) == (10, 1008)
@@ -62,7 +62,7 @@ def test_rejected_events_are_not_missing(learning: Service) -> None:
 
 def test_events_that_cannot_be_read_are_rejected_with_their_number(learning: Service) -> None:
     send(learning, [*numbered(1, 3, fields={"deep": {"er": 1}}), *numbered(4, 4)])
-    send(learning, [{"type": "click"}])  # neither a sender nor a number
+    send(learning, [{"type": "click"}])  # without a sender and a number
     books = write_record(learning.report("feed"))["accounting"]
     assert books["senders"]["missing"] == 0
     assert books["rejected"]["events"] == 4

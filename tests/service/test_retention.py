@@ -1,4 +1,4 @@
-"""Archived rounds replay bit for bit, ids outlive them, and a forgotten unit leaves a record and the aggregates."""
+"""Retention: archived rounds replay bit for bit, ids outlive them, and a forgotten unit leaves only aggregates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ingest(service: Service, events: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.fixture
 def sent(learning: Service, traffic: Traffic) -> list[dict[str, Any]]:
-    """Three rounds' events, which were learned; what was sent of them."""
+    """Return three learned rounds' events."""
     found = []
     for _ in range(3):
         events = traffic(learning, 80)

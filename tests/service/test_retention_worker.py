@@ -1,4 +1,4 @@
-"""What a running service does by itself about events that are old."""
+"""Retention worker: automatic archiving and deletion of old events in a running service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def feed(service: Service, events: list[dict[str, Any]]) -> None:
 
 @pytest.fixture
 def learned_service(learning: Service, traffic: Traffic, tmp_path: Path) -> Service:
-    """A study of two closed rounds, with an archive."""
+    """Return a study of two closed rounds, with an archive."""
     learning._archive = Archive(tmp_path / "archive")
     for _ in range(2):
         feed(learning, traffic(learning, 30))

@@ -21,7 +21,7 @@ HOUR = 3600.0
 
 
 class Clocks:
-    """A wall clock that can be set, and a steady one that cannot."""
+    """Wall clock that can be set, and a steady one that cannot."""
 
     def __init__(self) -> None:
         self.wall, self.steady = 1_700_000_000.0, 50.0
@@ -150,7 +150,7 @@ def test_one_studys_trouble_is_logged_and_holds_up_no_other(
     clocks.pass_(HOUR)
     assert [scheduler.tick() for _ in range(16)] == [1] + [0] * 15
     assert tried.count("zebra") == 16
-    assert tried.count("feed") == 4  # ever more rarely
+    assert tried.count("feed") == 4  # with growing intervals
     monkeypatch.undo()
     assert sum(scheduler.tick() for _ in range(60)) == 1
 
@@ -258,7 +258,7 @@ def test_a_report_that_is_looked_at_is_made_anew_after_a_close_and_once_only(
     for _ in range(2):
         clocks.pass_(HOUR)
         assert scheduler.tick() == 1
-    assert made == [1, 2]  # nobody looked at the second round's
+    assert made == [1, 2]  # the second one's round is not checked any more
     timed.report("feed")
     timed.report("feed")
     assert made == [1, 2, 3]
@@ -278,4 +278,4 @@ def test_books_are_kept_up_whether_anyone_looks_or_not(
     assert refreshed == [False, True, True]
     monkeypatch.setattr(ReportBuilder, "update_counts", lambda self, study: 1 // 0)
     clocks.pass_(HOUR)
-    assert Scheduler(timed).tick() == 1  # what goes wrong there is no close's trouble
+    assert Scheduler(timed).tick() == 1  # a failure there must not affect a close

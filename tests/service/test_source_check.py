@@ -1,4 +1,4 @@
-"""A study's own tables are checked before it needs them, and a source that fails is seen everywhere."""
+"""Source check: a study's own tables are checked before their first use, and failed sources are reported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sourced(document: Document) -> Document:
 
 
 def changed(sourced: Document, **fields: Any) -> Document:
-    """The study with other names in its first table of events, or under `exposures`."""
+    """Return the study with other names in its first table of events, or under `exposures`."""
     exposures = {**SOURCE["exposures"], **fields.pop("exposures", {})}
     first, *rest = SOURCE["events"]
     return {**sourced, "source": {**SOURCE, "exposures": exposures, "events": [{**first, **fields}, *rest]}}

@@ -1,4 +1,4 @@
-"""A study whose events never come to PASTO: rounds are measured in a team's own files or tables."""
+"""Team sources: rounds are measured in a team's own files or tables, without events in PASTO."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SOURCE = {
 
 @pytest.fixture
 def sourced(document: Document, tmp_path: Path) -> Document:
-    """A study on a lake whose folders are there, and still empty."""
+    """Return a study on a lake with empty folders."""
     for table in ("seen", "logs/plays", "clicks"):
         (tmp_path / table).mkdir(parents=True)
     return {**document, "source": SOURCE}
 
 
 def tables(service: Service, users: int = 400) -> dict[str, tuple[str, list[tuple[Any, ...]]]]:
-    """What the current policy's users did: columns and rows by table."""
+    """Return the actions of the current policy's users: columns and rows by table."""
     policy = service.policy_cache.current("feed")
     rng = random.Random(policy.version)
     exposures, plays, clicks = [], [], []

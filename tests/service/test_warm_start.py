@@ -1,4 +1,4 @@
-"""Tests of a study that starts from earlier results: its file, its rounds, other nodes and replay."""
+"""Warm start of a study from earlier results: its file, its rounds, other nodes and replay."""
 
 from __future__ import annotations
 

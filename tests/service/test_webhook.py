@@ -1,4 +1,4 @@
-"""The webhook: where it may go, what it sends, and that nobody waits for it."""
+"""Webhook: its addresses, its requests, and its thread, which delays no caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pasto.service.webhook import Webhook
 
 
 class Listener(HTTPServer):
-    """A server that remembers what it was told, and answers with the statuses it was given."""
+    """Server that records its requests, and answers with the configured statuses."""
 
     def __init__(self) -> None:
         self.heard: list[dict[str, object]] = []

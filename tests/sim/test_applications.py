@@ -1,4 +1,4 @@
-"""The applications: they do what they expect, their metrics compete, and their blends are worth it."""
+"""Applications: simulated users behave as expected, their metrics compete, and a blend is better than one candidate."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_best_blend_is_at_its_limits(truth: KnownMeans) -> None:
 
 
 def test_the_truth_is_as_sure_as_it_says(application: SimulatedApplication) -> None:
-    """Lifts from other users differ by what their errors say, for single candidates and for blends."""
+    """Check that lifts from other users differ by about their standard errors, for single candidates and for blends."""
     shares = np.full(len(application.candidates), 1.0 / len(application.candidates))
     apart = []
     for seed in range(20):

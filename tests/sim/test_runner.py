@@ -57,8 +57,8 @@ def test_more_runs_and_more_rounds_leave_the_first_ones_as_they_were() -> None:
     np.testing.assert_array_equal(few.optimum, many.optimum[:3])
 
 
-class _Replayed:
-    """The numbers that a study and its world used, as one run's draws."""
+class _RecordedDraws:
+    """Numbers that a study and its world used, as one run's draws."""
 
     def __init__(self, seed: int, parallel: int, metrics: int) -> None:
         self.seed, self.parallel, self.metrics = seed, parallel, metrics
@@ -80,7 +80,7 @@ def test_many_runs_at_once_are_what_a_study_does_by_hand(
     world = make(np.random.default_rng(0))
     study = pasto.Study(world.candidates, world.objective, learner=learner, seed=11)
     rng = np.random.default_rng(11)
-    problem, draws = LearningProblem(world.objective, world.names), _Replayed(11, 4, len(world.metrics))
+    problem, draws = LearningProblem(world.objective, world.names), _RecordedDraws(11, 4, len(world.metrics))
     for moment in run_learner(learner, problem, [world], draws, rounds=200, parallel=4):
         np.testing.assert_allclose(moment.served[0], study.policy.probabilities, rtol=0, atol=1e-12)
         assignments = study.ask(parallel=4)
@@ -99,7 +99,7 @@ def test_example_a_has_the_mean_of_the_reference() -> None:
 
 @pytest.mark.parametrize("learner", [Algorithm1(), Scgd()])
 def test_the_sample_is_unbiased(learner: Learner[Any]) -> None:
-    """Σ Û_s − μ is a sum of martingale differences, whatever the learner does with them."""
+    """Check that Σ Û_s − μ behaves as a sum of martingale differences, for the learner's own policies."""
     totals: list[FloatArray] = []
 
     def keep(moment: RunRound) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Every kind of store, to be put through one and the same exam."""
+"""Fixtures: every kind of store, for the same conformance tests."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ KINDS = ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.services
 
 @pytest.fixture(params=KINDS)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a new store of each kind opens."""
+    """Return the address of a new store of each kind."""
     if request.param == "memory":
         return "memory:"
     if request.param == "sqlite":
@@ -23,7 +23,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def opened() -> Iterator[Callable[[str], Store]]:
-    """Opens stores, and closes them at the end."""
+    """Return a function that opens stores; they are closed at the end."""
     stores: list[Store] = []
 
     def open_one(where: str) -> Store:
@@ -37,13 +37,13 @@ def opened() -> Iterator[Callable[[str], Store]]:
 
 @pytest.fixture
 def store(address: str, opened: Callable[[str], Store]) -> Store:
-    """A new store of each kind."""
+    """Return a new store of each kind."""
     return opened(address)
 
 
 @pytest.fixture
 def study(store: Store) -> StudyRow:
-    """A study in it."""
+    """Return a study in the store."""
     return store.create_study(
         StudyRow("feed", 0, 1, "draft", '{"é": 1}', 2**70, 0, 0, 0.5, 1.25), AuditRow(1.25, "ann", "create", "")
     )

@@ -1,4 +1,4 @@
-"""The embedded store guards its directory, and survives what befalls files."""
+"""Embedded store: exclusive use of its directory, and failures of its files."""
 
 import multiprocessing
 import os
@@ -72,14 +72,14 @@ def test_everything_is_there_after_closing(tmp_path: Path, opened: Opened) -> No
 def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "pasto.db"
     connection = connect(f"file:{file}")
-    connection.execute("PRAGMA secure_delete = OFF")  # as some builds of SQLite have it
+    connection.execute("PRAGMA secure_delete = OFF")  # as in some builds of SQLite
     prepare(connection, "here")
-    connection.execute("INSERT INTO meta (name, value) VALUES ('cache/unit', 'somebody to forget')")
+    connection.execute("INSERT INTO meta (name, value) VALUES ('cache/unit', 'a forgotten unit')")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert b"somebody to forget" in file.read_bytes()
+    assert b"a forgotten unit" in file.read_bytes()
     connection.execute("DELETE FROM meta WHERE name = 'cache/unit'")
     connection.close()
-    assert b"somebody to forget" not in file.read_bytes()
+    assert b"a forgotten unit" not in file.read_bytes()
 
 
 def test_it_is_open_once(tmp_path: Path, opened: Opened) -> None:
@@ -203,25 +203,25 @@ number = store.create_study(row, AuditRow(0.0, "a", "b", "")).number
 batch = lambda k: [EventRow(f"{{k}}/{{i}}", EXPOSURE, f"u{{i}}", 1, "learner", 0) for i in range(200)]
 assert all(store.append_events(number, batch(0)).result().new)
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-for room in range(0, 60_000, 4_000):
+for free_bytes in range(0, 60_000, 4_000):
     import os
     size = os.path.getsize({str(tmp_path)!r} + "/pasto.db-wal")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + free_bytes, hard))
     try:
-        answer = store.append_events(number, batch(room + 1)).result()
+        answer = store.append_events(number, batch(free_bytes + 1)).result()
     except StoreError as error:
         print("refused", error)
         try:
-            long = f"x{{room}}" * 20_000
+            long = f"x{{free_bytes}}" * 20_000
             store.create_study(StudyRow(long, 0, 1, "draft", "{{}}", 1, 0, 0, 0.0, 0.0), AuditRow(0.0, "a", "b", ""))
         except StoreError as error:
             print("refused", error)
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        assert all(store.append_events(number, batch(room + 1)).result().new), "it was kept, and yet refused"
+        assert all(store.append_events(number, batch(free_bytes + 1)).result().new), "a refused batch was stored"
     else:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert all(answer.new)
-    assert not any(store.append_events(number, batch(room + 1)).result().new)
+    assert not any(store.append_events(number, batch(free_bytes + 1)).result().new)
 assert list(store.check_integrity()) == []
 assert len(store.list_studies()) == 1
 store.close()
@@ -273,13 +273,13 @@ def test_too_much_waiting_is_refused_whole() -> None:
 def test_batches_that_wait_are_written_together(tmp_path: Path) -> None:
     groups: list[int] = []
 
-    class Counting(SqliteStore):
+    class CountingStore(SqliteStore):
         def _append(self, batches: object) -> list[AppendResult]:
             assert isinstance(batches, list)
             groups.append(len(batches))
             return list(super()._append(batches))
 
-    store = Counting(tmp_path)
+    store = CountingStore(tmp_path)
     number = create(store)
     started, go_on = threading.Event(), threading.Event()
 

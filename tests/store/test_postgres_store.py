@@ -1,4 +1,4 @@
-"""The store on PostgreSQL: several nodes, lost connections, a server that goes away."""
+"""PostgreSQL store: several nodes, lost connections, and a server that stops."""
 
 import importlib
 import socket
@@ -110,7 +110,7 @@ def test_a_database_of_version_2_is_brought_up_to_date(postgres_url: str, opened
         for statement in (statement for step in migrations("postgres")[:2] for statement in step):
             connection.execute(statement.encode())
         connection.execute("INSERT INTO meta VALUES ('schema', '2')")
-        # What version 2 left of an archived event, and three that are in the store.
+        # The row that version 2 left of an archived event, and three that are in the store.
         for row in [("ä1", "", "s", 1), ("ä2", "u2", "s", 2), ("3", "u3", None, None), ("4", "u4", None, None)]:
             connection.execute(add, row)
     store = opened(postgres_url)
@@ -182,7 +182,7 @@ def test_no_smaller_sequence_appears_behind_the_mark(postgres_url: str, opened: 
             "INSERT INTO events (study, id, kind, unit, excluded, received_at) VALUES (%s, 'slow', 0, 'u', 1, 0)",
             (number,),
         )
-        store.append_events(number, exposures("2")).result()  # appending waits for nobody
+        store.append_events(number, exposures("2")).result()  # appending waits for no other session
         with ThreadPoolExecutor(1) as pool:
             mark = pool.submit(store.read_high_water, number)
             while not watch.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone():
@@ -258,7 +258,7 @@ def test_a_server_that_stays_away_is_told(postgres_server: Any, postgres_url: st
 
 
 class Cutter:
-    """Stands between a node and its server, and cuts the line at a commit when it is told to."""
+    """Proxy between a node and its server, which cuts the connection at a commit on request."""
 
     def __init__(self, folder: Path, server: Path) -> None:
         self.folder = folder
@@ -298,7 +298,7 @@ class Cutter:
                     how, self.cut = self.cut, None
                     self.cuts += 1
                     self.heard.clear()
-                    near.shutdown(socket.SHUT_RDWR)  # whatever the server says, it is not heard
+                    near.shutdown(socket.SHUT_RDWR)  # the server's answer is dropped
                     if how == "after":
                         far.sendall(data)
                         self.heard.wait()  # the server has answered, so it has committed
@@ -369,7 +369,7 @@ def test_a_check_of_a_server_with_checksums_warns_of_nothing(postgres_server: An
 
 def test_a_check_of_a_server_without_checksums_succeeds_with_a_warning(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
-        is_off = connection.execute("SHOW data_checksums").fetchone() == ("off",)  # from PostgreSQL 18 on they are on
+        is_off = connection.execute("SHOW data_checksums").fetchone() == ("off",)  # default from PostgreSQL 18
     checked = _check(postgres_url)
     assert (checked.exit_code, checked.stdout) == (0, "")
     assert ("warning: the server has data_checksums off" in checked.stderr) == is_off

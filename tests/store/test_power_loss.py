@@ -1,4 +1,4 @@
-"""What was acknowledged is there after the power failed, whatever the disk did with writes it had not synced."""
+"""Power loss: acknowledged events survive it, for every state in which a disk can leave unsynced writes."""
 
 import random
 import sqlite3
@@ -24,7 +24,7 @@ Write = tuple[int, bytes] | int
 
 
 class PowerLoss(apsw.VFS):
-    """Real files, and a diary of what reached the disk for certain; after so many operations nothing works any more."""
+    """Real files with a journal of synced writes; every operation after the power loss fails."""
 
     def __init__(self, name: str, limit: int, *, once: bool = False) -> None:
         self.name = name
@@ -50,7 +50,7 @@ class PowerLoss(apsw.VFS):
         self.pending.pop(filename, None)
 
     def leave(self, chance: random.Random, folder: Path) -> None:
-        """Write what the disk might hold now: all that was synced, and any part of the rest, in any order."""
+        """Write a possible state of the disk: all synced writes, and any part of the others, in any order."""
         folder.mkdir()
         for name in self.durable.keys() | self.pending.keys():
             writes = [write for write in self.pending.get(name, []) if chance.random() < 0.5]
@@ -104,7 +104,7 @@ def _apply(content: bytearray, write: Write) -> None:
 
 
 def _torn(write: Write, chance: random.Random) -> Write:
-    """Some writes end between two sectors."""
+    """Cut some writes between two sectors."""
     if isinstance(write, int) or chance.random() < 0.5:
         return write
     offset, data = write
@@ -112,7 +112,7 @@ def _torn(write: Write, chance: random.Random) -> Write:
 
 
 def _fold(connection: apsw.Connection, name: str, pages: int) -> int:
-    """Fold the log early, so that the power fails then, too; as SQLite's own does, it may fail: the commit stands."""
+    """Checkpoint the log early, so that the power can fail then too; as in SQLite, it may fail after the commit."""
     if pages > 25:
         with suppress(apsw.Error):
             connection.wal_checkpoint(name)
@@ -120,7 +120,7 @@ def _fold(connection: apsw.Connection, name: str, pages: int) -> int:
 
 
 class Connection:
-    """The store's own statements, through the other driver: as much of a connection as it uses."""
+    """Connection with the store's own statements through the other driver; it has the methods that the store uses."""
 
     def __init__(self, address: str, power: PowerLoss, synchronous: str) -> None:
         self._synchronous = synchronous
@@ -161,7 +161,7 @@ class Connection:
 
 
 def batch_of(index: int) -> list[EventRow]:
-    """Twenty new events, and three that were sent before."""
+    """Return twenty new events, and three that were sent before."""
     units = [f"unit-{(index * 7 + place) % 40}" for place in range(10)]
     batch = [EventRow(f"{index}/{u}", EXPOSURE, u, 1, "learner", 0) for u in units]
     batch += [EventRow(f"{index}/m/{u}", METRIC, u, None, None, None, "watch", "{}") for u in units]
@@ -169,7 +169,7 @@ def batch_of(index: int) -> list[EventRow]:
 
 
 def live(folder: Path, power: PowerLoss, synchronous: str) -> set[str]:
-    """Work until the power fails; the ids that were acknowledged by then."""
+    """Work until the power fails; return the ids that were acknowledged by then."""
     acknowledged: set[str] = set()
     try:
         store = SqliteStore(folder, connect=lambda address: Connection(address, power, synchronous))  # type: ignore[arg-type,return-value]
@@ -190,7 +190,7 @@ def live(folder: Path, power: PowerLoss, synchronous: str) -> set[str]:
 
 
 def crash(folder: Path, limit: int, synchronous: str = "FULL") -> tuple[set[str], list[str]]:
-    """The acknowledged ids that are lost after a power failure, and what else is wrong."""
+    """Return the acknowledged ids that are lost after a power failure, and other errors."""
     power = PowerLoss(f"power-{folder.name}-{limit}-{synchronous}", limit)
     acknowledged = live(folder / "before", power, synchronous)
     power.leave(random.Random(limit), folder / "after")
@@ -208,7 +208,7 @@ def crash(folder: Path, limit: int, synchronous: str = "FULL") -> tuple[set[str]
 
 
 def length(folder: Path) -> int:
-    """How many operations a whole life takes."""
+    """Return the number of operations of a complete run."""
     power = PowerLoss(f"power-{folder.name}-whole", 10**9)
     assert len(live(folder / "whole", power, "FULL")) == 500
     power.unregister()
@@ -240,7 +240,7 @@ def test_the_disk_here_is_cruel_enough(tmp_path: Path) -> None:
 
 
 def persist(folder: Path, power: PowerLoss) -> int:
-    """Work on a disk that fails once, trying again what was refused; how often it was."""
+    """Work on a disk that fails once, and repeat refused writes; return the number of refusals."""
     refused = 0
 
     def insist(call: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""A store opened for reading only: next to the process that writes it, and unable to write."""
+"""Read-only store: next to the process that writes it, and unable to write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files next to an embedded database: what was acknowledged, room in reserve, and the watch on the database."""
+"""Side files of an embedded database: acknowledged events, reserved disk space, and the check of the database."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def findings(folder: Path) -> list[str]:
 
 
 def kill_after(folder: Path, batches: int) -> None:
-    """Let a process die with so many acknowledged batches of ten events in its log."""
+    """Kill a process with this many acknowledged batches of ten events in its log."""
     code = f"""
 import os
 from pasto.store import EXPOSURE, AuditRow, EventRow, StudyRow, open_store
@@ -58,7 +58,7 @@ os.kill(os.getpid(), 9)
 
 def test_a_shortened_log_is_named(tmp_path: Path, opened: Opened) -> None:
     kill_after(tmp_path, 20)
-    for suffix in ("", "-wal", ".mark"):  # a check that finds nothing, on a copy, since it may fold the log in
+    for suffix in ("", "-wal", ".mark"):  # a check without findings, on a copy, because it may checkpoint the log
         source = tmp_path / ("pasto.mark" if suffix == ".mark" else f"pasto.db{suffix}")
         (tmp_path / "copy").mkdir(exist_ok=True)
         shutil.copy(source, tmp_path / "copy" / source.name)
@@ -68,7 +68,7 @@ def test_a_shortened_log_is_named(tmp_path: Path, opened: Opened) -> None:
     (found,) = [each for each in findings(tmp_path) if "acknowledged" in each]
     assert found.startswith("events up to 200 were acknowledged, the store ends at ")
     assert "the write-ahead log (pasto.db-wal) was shortened or an older copy of the file restored" in found
-    # It is still named after a service opened the store and went on.
+    # The error still names it after a service opened the store and continued.
     store = opened(str(tmp_path))
     last = store.read_high_water(1)
     assert 0 < last < 200

@@ -1,4 +1,4 @@
-"""Deletion in a store: archived events, forgotten units, exposures that credit nothing any more."""
+"""Deletion in a store: archived events, forgotten units, and exposures after their last credit."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_at_most_25_bytes_an_archived_event_remain(tmp_path: Path) -> None:
         assert freed.free_bytes is not None
         assert freed.free_bytes > 0.7 * full.bytes
         store.append_events(study, [EventRow("new", METRIC, "ann", 2, "learner", 0, "like")]).result()
-        assert store.measure_size().bytes <= full.bytes, "the room is used again"
+        assert store.measure_size().bytes <= full.bytes, "the space is used again"
         store.compact()
         size = store.measure_size()
         assert size.free_bytes == 0

@@ -1,4 +1,4 @@
-"""`store check` finds what was changed in a stored row, down to a flipped bit."""
+"""Command `store check`: it finds every change of a stored row, down to a flipped bit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fill(store: Store, units: int = 3) -> StudyRow:
 
 
 def test_a_checksum_is_the_same_in_every_version() -> None:
-    # Stored checksums must stay valid: where this fails the encoding changed, and old rows would all look damaged.
+    # Stored checksums must stay valid: a failure means that the encoding changed, and old rows would look damaged.
     row = (7, 1, "é", 0, "unit 1", None, "learner", 3, None, '{"a":1}', 0, "s", 2**40, 1700000000.25, "pasto_ab")
     assert row_checksum(row) == row_checksum(list(row)) == 210661592
     assert (
@@ -130,7 +130,7 @@ def test_restored_events_get_a_checksum(tmp_path: Path) -> None:
 
 
 def written_once(file: Path) -> Any:
-    """Return all rows that are never changed; None where they cannot be read."""
+    """Return all rows that never change; None if they cannot be read."""
     with closing(sqlite3.connect(file)) as connection:
         connection.text_factory = bytes
         try:

@@ -1,4 +1,4 @@
-"""What every store promises, asked of each kind."""
+"""Store conformance: the same requirements for every kind of store."""
 
 import hashlib
 import json
@@ -398,7 +398,7 @@ def test_many_writers_at_once_keep_everything_once(store: Store, study: StudyRow
     def send(who: int) -> int:
         new = 0
         for number in range(20):
-            # Every batch is half its own and half what everybody sends.
+            # Half of every batch is its own, and half is sent by all.
             batch = [
                 exposure(f"{who}/{number}", unit=f"u{who}"),
                 exposure(f"all/{number}"),
@@ -507,7 +507,7 @@ def test_a_key_that_is_not_changed_leaves_no_audit_line(store: Store) -> None:
     assert (store.list_keys(), store.read_audit_log(INSTALLATION)) == ([key], [])
 
 
-# Care
+# Maintenance
 
 
 def fill(store: Store, study: StudyRow) -> StudyRow:
@@ -568,7 +568,7 @@ def test_a_backup_fills_a_store_of_any_kind(
     second.restore_backup(tmp_path / "backup.db")
     assert everything(second) == before
     assert list(second.check_integrity()) == []
-    # Life goes on where it stopped.
+    # Work continues from the last event.
     answer = second.append_events(study.number, [exposure("e1"), exposure("e4"), metric("m9", "bob")]).result()
     assert answer.new == (False, True, True)
     assert answer.last > before[7]
@@ -652,7 +652,7 @@ def test_a_session_is_ended_for_every_node_until_it_expires(store: Store, study:
     assert not store.is_session_ended(key, 1001, "first")
     assert not store.is_session_ended(other, 1000, "first")
     store.end_session(other, 2000, "second", 1000.0)
-    assert not store.is_session_ended(key, 1000, "first")  # it has expired, and nothing is noted of it any more
+    assert not store.is_session_ended(key, 1000, "first")  # it has expired, and leaves no record
     assert store.is_session_ended(other, 2000, "second")
     assert list(store.check_integrity()) == []
 

@@ -1,4 +1,4 @@
-"""What was acknowledged is there after the process was killed, and nothing is there twice."""
+"""Killed store: acknowledged events survive the kill of the process, and none is there twice."""
 
 import os
 import random
@@ -12,7 +12,7 @@ import pytest
 
 from pasto.store import open_store
 
-# Appends for ever from two threads, each batch half new and half sent before, and prints what was acknowledged.
+# Append without end from two threads, each batch half new and half sent before, and print acknowledged ones.
 WORKER = """
 import os, sys, threading
 from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, StudyRow, open_store
@@ -41,7 +41,7 @@ threading.Event().wait()
 
 
 def one_life(where: str, life: int, wait: float) -> set[str]:
-    """Let it work a while, kill it, and return the batches it acknowledged."""
+    """Run the process for a while, kill it, and return its acknowledged batches."""
     with subprocess.Popen(
         [sys.executable, "-c", WORKER, where, str(life)], stdout=subprocess.PIPE, text=True
     ) as worker:
@@ -76,7 +76,7 @@ def survive(where: str, kills: int) -> None:
         assert len(acknowledged) > kills
         assert {f"{batch}/{place}" for batch in acknowledged for place in range(10)} <= set(ids)
         assert {f"{batch}/m{place}" for batch in acknowledged for place in range(10)} <= set(ids)
-        # A batch is there whole or not at all.
+        # A batch is complete or absent.
         batches = {identity.rpartition("/")[0] for identity in ids}
         assert len(ids) == 20 * len(batches)
         assert list(store.check_integrity()) == []

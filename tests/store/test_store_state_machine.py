@@ -1,4 +1,4 @@
-"""Whatever is done to a store, in whatever order, it holds what a simple model says."""
+"""State machine of a store: after any sequence of operations it equals a simple model."""
 
 import shutil
 import tempfile
@@ -45,7 +45,7 @@ TALLIES = st.lists(
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store and a dictionary, side by side; several batches wait at once, and it may be opened anew at any moment."""
+    """Store and its model, a dictionary; several batches wait at once, and the store may be reopened at any moment."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""A store of every version that ever was opens with today's code, and one that dies on the way opens again.
+"""Store versions: a store of every earlier version opens with today's code, also after a killed upgrade.
 
-A new version of the tables needs a file beside the others here: `python tests/store/test_store_versions.py` writes it.
+A new version of the tables needs a new file in versions/: `python tests/store/test_store_versions.py` writes it.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ TEXT = '{"format":1,"note":"naïve"}'
 
 
 def lived(folder: Path) -> str:
-    """A small store of today's version, as text."""
+    """Return a small store of today's version, as text."""
     store = SqliteStore(folder, clock=lambda: 1700000000.25)
     study = StudyRow("feed", 0, 1, "draft", '{"name": "feed"}', 2**64 + 1, 0, 0, 1700000000.0, 1700000000.0)
     before = store.create_study(study, AuditRow(1700000000.0, "ann", "create", "a try"))
@@ -75,12 +75,12 @@ def place(text: str, folder: Path) -> None:
 def test_every_version_has_its_file_and_the_last_is_todays(tmp_path: Path) -> None:
     names = [f"{number:04d}.sql" for number in range(1, len(migrations("sqlite")) + 1)]
     assert sorted(path.name for path in VERSIONS.iterdir()) == names
-    # Where this fails the tables were changed: that takes a new numbered step, and its file here.
+    # A failure means that the tables changed: add a new numbered step, and its file here.
     assert lived(tmp_path) == (VERSIONS / names[-1]).read_text(encoding="utf-8")
 
 
 def check_upgraded(store: Store) -> None:
-    """Check that an upgraded store holds what the version before it wrote, and takes events."""
+    """Check that an upgraded store has the content of the version before it, and accepts events."""
     study = store.read_study("feed")
     assert study is not None
     assert (study.seed, study.state, study.version, study.generation) == (2**64 + 1, "learning", 1, 2)
@@ -165,7 +165,7 @@ def test_every_version_opens_on_postgresql(version: int, tmp_path: Path, postgre
 
 
 def test_archived_events_of_an_older_store_are_deleted_and_counted(tmp_path: Path) -> None:
-    """Version 2 emptied archived events, and left their ids and counts in their rows."""
+    """Check a store in which version 2 emptied archived events, and left their ids and counts in their rows."""
     place((VERSIONS / "0002.sql").read_text(encoding="utf-8"), tmp_path)
     with closing(sqlite3.connect(tmp_path / "pasto.db")) as connection:
         connection.execute("DELETE FROM closes")

@@ -1,4 +1,4 @@
-"""The search for new candidates."""
+"""Candidate growth: the search for new candidates."""
 
 import numpy as np
 from hypothesis import given, settings

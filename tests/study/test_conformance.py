@@ -1,7 +1,7 @@
-"""The exam every learner sits, through the study that a user holds.
+"""Learner conformance: the same requirements for every learner, through the study API.
 
-A new learner joins by one line in `LEARNERS` below; what only the importance-weighted learners promise is in
-tests/optimize/test_mirror.py.
+A new learner joins by one line in `LEARNERS` below; requirements of importance-weighted learners only are in
+tests/optimize/test_mirror_ascent.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def build(learner: Make, order: tuple[int, ...] = (0, 1, 2, 3), seed: int = 3) -
 
 
 def measured(assignment: pasto.study.assignment.Assignment, salt: int) -> list[float]:
-    """Noise keyed by the candidate's name, so that a relabelled study is told the same."""
+    """Return noise keyed by the candidate's name, so that a relabelled study gets the same values."""
     place = NAMES.index(assignment.name)
     return list(TRUTH[:, place] + np.random.default_rng([salt, place]).normal(size=3))
 

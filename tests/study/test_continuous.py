@@ -1,4 +1,4 @@
-"""Studies over a continuous space, held against worlds whose best blend is known."""
+"""Studies over a continuous space, compared with worlds whose best blend is known."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def played(study: pasto.Study, world: Landscape, rounds: int, seed: int) -> None
 
 
 def relative_gain(study: pasto.Study, world: Landscape) -> float:
-    """r of the study's answer: 0 is the best single point of the space, 1 its best blend."""
+    """Return r of the study's answer: 0 is the best single point of the space, 1 its best blend."""
     best, prices = world.best()
     _, single = world.single(prices)
     blend = study.blend()
@@ -80,7 +80,7 @@ def count_places(study: pasto.Study, radius: float = 0.2) -> int:
 
 
 def quotas() -> Landscape:
-    """Four metrics, and a budget that whole quotas share."""
+    """Return four metrics, and a budget that all quotas share."""
 
     def function(columns: Columns) -> FloatArray:
         search, social, depth = (columns[name].astype(float) / 10 for name in ("search", "social", "depth"))

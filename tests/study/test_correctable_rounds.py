@@ -1,4 +1,4 @@
-"""Rounds that are learned anew: whatever was known of them at first, what is known in the end is what counts."""
+"""Correctable rounds: after corrections, the state equals that of a study with the final data only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def build(learner: Make = LEARNERS["thompson"]) -> Study:
 
 
 def observe_round(version: int, salt: int = 0) -> list[Observation]:
-    """A round under a policy; another salt is the same round when more of it had come."""
+    """Return a round under a policy; another salt gives the same round with more data."""
     rng = np.random.default_rng([version, salt])
     covariance = ((0.02, 0.0), (0.0, 0.03))
     found = [Observation(version, k, 50 + salt, tuple(rng.normal(size=2)), covariance) for k in range(3)]
@@ -46,7 +46,7 @@ def observe_round(version: int, salt: int = 0) -> list[Observation]:
 
 
 def folded(study: Study, policies: dict[int, Policy], rounds: list[list[Observation]]) -> Any:
-    """What the study's learner knows that is shown each round once, in order."""
+    """Return the learner's state after the final data of each round once, in order."""
     state = study._learner.start(study._problem)
     for one in rounds:
         state = study._learner.learn(study._problem, state, build_round(one, policies[one[0].version]))
@@ -73,7 +73,7 @@ def test_what_is_corrected_is_known_as_if_it_had_been_on_time(learner: Make) -> 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_neither_order_nor_lateness_of_corrections_matters(data: st.DataObject) -> None:
-    """Rounds are corrected in any order, some become final in between, and a restart may come at any moment."""
+    """Correct rounds in any order; some become final in between, and a restart may come at any moment."""
     study, policies, known = build(), {}, {}
     count = data.draw(st.integers(1, 6))
     settled = 0

@@ -1,4 +1,4 @@
-"""Tests of the warm start of a study: tables, matching, what is learned from them, and saved states."""
+"""Warm start of a study: tables, matching, learned results, and saved states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ERRORS = np.tile([1.0, 0.3], (10, 1))
 
 
 def _rows(count: int = 9, **errors: float) -> list[dict[str, Any]]:
-    """Return the truth as the result of an earlier test."""
+    """Return the true means as the result of an earlier test."""
     return [{**CANDIDATES[k], "watch": float(TRUTH[0, k]), "likes": float(TRUTH[1, k]), **errors} for k in range(count)]
 
 
@@ -91,7 +91,7 @@ def test_settings_that_are_not_candidates_inform_their_neighbours() -> None:
 def test_a_history_of_some_metrics_informs_those_alone() -> None:
     rows = [{key: value for key, value in row.items() if key != "likes"} for row in _rows()]
     study = pasto.Study(CANDIDATES, OBJECTIVE, seed=7, history=rows)
-    assert max(study.policy.probabilities) == pytest.approx(1 / 9)  # nothing is known about the guardrail
+    assert max(study.policy.probabilities) == pytest.approx(1 / 9)  # the guardrail is unknown
     _learn(study, 3)
     assert study.history is not None
     assert list(study.history.explained) == ["watch"]

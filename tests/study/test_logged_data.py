@@ -1,4 +1,4 @@
-"""Tests of the history from a log: tables, errors, and a study that starts from it."""
+"""History from a log: tables, errors, and a study that starts from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEANS = {0: 1.0, 1: 1.6, 2: 1.2}
 
 @pytest.fixture
 def log() -> pd.DataFrame:
-    """A policy that serves weight 0 most, and weight 1 rarely."""
+    """Return a log of a policy that serves weight 0 most, and weight 1 rarely."""
     rng = np.random.default_rng(7)
     shares = np.array([0.8, 0.05, 0.15])
     weights = rng.choice(3, p=shares, size=6000)

@@ -1,4 +1,4 @@
-"""Saved studies of older versions: they open, continue bit for bit, and their checksums still compare."""
+"""Saved state of older versions: studies open, continue bit for bit, and their checksums remain comparable."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Errors that are told as nearly nothing, among neighbours that share strength."""
+"""Standard errors of almost zero, next to candidates with ordinary ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask and tell: what is recorded, what is refused, and that a refusal loses nothing."""
+"""Ask and tell: recorded observations, refused ones, and a refusal that loses nothing."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_what_the_learner_saves_belongs_to_this_format() -> None:
 
 
 def saved_names(learner: Thompson) -> set[str]:
-    """The names in the state of a learner that has learned a round, as paths."""
+    """Return the names in the state of a learner that has learned a round, as paths."""
     study = pasto.Study(CANDIDATES, OBJECTIVE, learner=learner, seed=1, baseline=0, control_share=0.3)
     asked = study.ask(40)
     study.tell(asked, [[1.0 + each.candidate, 1.0] for each in asked], standard_errors=[[0.1, 0.1]] * len(asked))
@@ -166,7 +166,7 @@ def saved_names(learner: Thompson) -> set[str]:
 
 
 def paths(saved: Any) -> set[str]:
-    """The paths to the values in nested mappings."""
+    """Yield the paths to the values in nested mappings."""
     if not isinstance(saved, dict):
         return {""}
     return {f"{name}.{rest}".rstrip(".") for name, value in saved.items() for rest in paths(value)}

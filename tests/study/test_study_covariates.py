@@ -27,7 +27,7 @@ def made(**options: Any) -> pasto.Study:
 
 
 def users(rng: np.random.Generator, candidates: Any) -> tuple[FloatArray, FloatArray]:
-    """What users watch, and what they watched before, which explains 80 % of it."""
+    """Return watched amounts of users, and earlier ones, which explain 80 % of them."""
     past = rng.normal(100.0, 20.0, len(candidates))
     rest = rng.standard_normal(len(candidates))
     return TRUTH[candidates] + 0.08 * (past - 100.0) + 0.8 * rest, past
@@ -42,7 +42,7 @@ def tell(study: pasto.Study, rounds: int, *, adjusted: bool = True, parallel: in
 
 
 def observations(version: int, rng: np.random.Generator, size: int = 200, *, control: bool = False) -> Any:
-    """A round of units, as observations and as a table with a row for each unit."""
+    """Return a round of units, as observations and as a table with a row for each unit."""
     cells, frames = [], []
     for k, is_control in [(k, False) for k in range(3)] + ([(0, True)] if control else []):
         watch, past = users(rng, [k] * size)
@@ -55,7 +55,7 @@ def observations(version: int, rng: np.random.Generator, size: int = 200, *, con
 
 
 def deviation(study: pasto.Study) -> float:
-    """Posterior deviation of the difference between the first two candidates."""
+    """Return the posterior deviation of the difference between the first two candidates."""
     samples = study.posterior_samples(400)[1:, 0]
     return float((samples[:, 1] - samples[:, 0]).std())
 

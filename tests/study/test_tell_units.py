@@ -1,4 +1,4 @@
-"""Units and standard errors of `tell`: what counts, what is pooled, what is refused."""
+"""Units and standard errors of `tell`: counted, pooled and refused ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_first_round_warns_of_a_guardrail_that_cannot_fail() -> None:
         PastoWarning, match=r"at_least=-0\.02\) cannot fail: likes is never negative in this round.*'-2%'"
     ):
         study.tell(study.ask(parallel=4), [[1.0, 0.03], [2.0, 0.02]] * 2)
-    study.tell(study.ask(parallel=4), [[1.0, 0.03], [2.0, 0.02]] * 2)  # said once
+    study.tell(study.ask(parallel=4), [[1.0, 0.03], [2.0, 0.02]] * 2)  # given once
     signed = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x").keep("margin", at_least=-0.02), seed=1)
     signed.tell(signed.ask(parallel=2), [[1.0, 0.03], [2.0, -0.02]])
 
@@ -79,7 +79,7 @@ def test_units_of_some_assignments_alone_do_not_count() -> None:
 
 
 def test_an_error_of_zero_is_not_exact() -> None:
-    """No event in one cell: its rate is not known to be zero."""
+    """Check a cell without events: its rate is not known to be zero."""
     objective = pasto.maximize("x").keep("rate", at_most=0.01)
     one = pasto.Study(CANDIDATES, objective, learner=Thompson(structure="independent"), seed=3)
     asked = one.ask(parallel=20)
@@ -87,7 +87,7 @@ def test_an_error_of_zero_is_not_exact() -> None:
     errors = np.array([[0.1, 0.0 if assignment.candidate == 1 else 0.01] for assignment in asked])
     one.tell(asked, rates, errors)
     spread = one.posterior_samples(draws=400)[1:, 1, 1].std()
-    assert spread > 0.001  # a fifth of the error of other candidates, never nothing
+    assert spread > 0.001  # a fifth of the error of other candidates, never zero
 
 
 def test_a_state_with_units_survives_being_saved() -> None:

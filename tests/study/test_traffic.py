@@ -1,4 +1,4 @@
-"""Control, caps, entries, budgets, and candidates that come and go: what live traffic needs."""
+"""Limits on live traffic: control, caps, entries, budgets, and candidates that come and go."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_budget_keeps_the_served_policy_near_its_guardrail() -> None:
         worst.append(min(lows))
     assert worst[0] < 0.3
     assert worst[1] > 0.35
-    assert limited.blend().value > 0.3  # it has learned, not only waited
+    assert limited.blend().value > 0.3  # it has learned, and not only waited
     with pytest.raises(OptionError, match="baseline="):
         build(loss_budget=0.1)
     with pytest.raises(OptionError, match="guardrails are y"):
@@ -154,7 +154,7 @@ def test_candidates_come_and_go_in_mid_study() -> None:
     assert study.policy.version == version + 1
     assert 0 < study.policy.probabilities[4] <= 0.1 + 1e-12
     study.tell(late, np.ones((3, 2)), standard_errors=np.full((3, 2), 0.3))
-    wider = np.hstack([TRUTH, [[3.0], [3.0]]])  # the newcomer beats everything
+    wider = np.hstack([TRUTH, [[3.0], [3.0]]])  # the new candidate is better than all others
     teach(study, 25, wider)
     blend = study.blend()
     assert blend.names[blend.support[0]] == "newcomer" or blend.probabilities[4] > 0.8
@@ -215,7 +215,7 @@ def test_the_same_study_can_answer_with_another_confidence() -> None:
 def test_a_metric_that_never_varies_is_no_infinite_knowledge(
     contrast: Literal["difference", "percent"] | None, level: float
 ) -> None:
-    """Nobody liked anything, or everybody viewed exactly twice."""
+    """Check a metric that is always 0, or always 2."""
     study = pasto.Study(
         [{"w": place} for place in range(6)],
         pasto.maximize("x").keep("y", at_least=-1.0),

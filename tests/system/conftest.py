@@ -60,7 +60,7 @@ def truth() -> dict[str, tuple[float, float]]:
 
 @pytest.fixture
 def world() -> World:
-    """One round's users: each is shown what the policy draws, and has one event, the same for the same policy."""
+    """Return one round's events: each user gets the drawn candidate and has one event, reproducible for a policy."""
 
     def events(policy: PublishedPolicy, users: int) -> Events:
         rng = np.random.default_rng(policy.version)
@@ -81,7 +81,7 @@ def world() -> World:
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.services)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where each kind of store is."""
+    """Return the address of each kind of store."""
     if request.param == "postgres":
         return str(request.getfixturevalue("postgres_url"))
     return "memory:" if request.param == "memory" else str(tmp_path / "store")
@@ -103,7 +103,7 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 def send() -> Callable[[Service, str, Events], dict[str, Any]]:
-    """Events over the wire, answered."""
+    """Send events over HTTP, and return the answer."""
 
     def sent(service: Service, name: str, events: Events) -> dict[str, Any]:
         return service.ingest(name, service.decode(json.dumps(events).encode())).result(timeout=60)

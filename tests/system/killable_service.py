@@ -18,7 +18,7 @@ from pasto_sdk.policy import PublishedPolicy
 
 
 def batch(policy: PublishedPolicy, before: PublishedPolicy | None, number: int) -> list[dict[str, object]]:
-    """Events of twenty users; the first comes late, from the round before, if there was one."""
+    """Return events of twenty users; the first comes late, from the round before, if there was one."""
     events: list[dict[str, object]] = []
     for user in range(20):
         unit = f"user {number % 7}/{user}"

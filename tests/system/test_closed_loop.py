@@ -67,7 +67,7 @@ def test_every_store_learns_the_same(store: Store, document: dict[str, Any], wor
         if each_store is not store:
             each_store.close()
     assert shares[0] == pytest.approx(shares[1], rel=1e-9)
-    if store.dialect == "sqlite":  # databases add up in an order of their own
+    if store.dialect == "sqlite":  # databases sum in different orders
         assert checksums[0] == checksums[1]
 
 
@@ -164,7 +164,7 @@ def test_policies_of_releases_without_their_own_checksum_replay(
         connection.commit()
     service = Service(open_store(str(tmp_path)))
     if not is_tampered:
-        _learn(service, world, send, rounds=1, users=60)  # its policy carries its checksum
+        _learn(service, world, send, rounds=1, users=60)  # its policy has its checksum
     found = service.replay("feed")
     service.shutdown()
     assert (found.identical, found.rounds) == (not is_tampered, 0 if is_tampered else 3)
@@ -189,7 +189,7 @@ def test_a_pause_loses_no_round(service: Service, document: dict[str, Any], worl
     send(service, "feed", world(service.policy_cache.current("feed"), 100))
     service.change("feed", "pause", who="eve", reason="odd numbers")
     held = service.policy_cache.current("feed")
-    send(service, "feed", world(held, 100))  # served meanwhile, and never learned from
+    send(service, "feed", world(held, 100))  # served in the meantime, and never learned from
     assert service.show("feed").maturing_rounds == (2,)
     service.change("feed", "resume", who="ann")
     assert write_record(service.report("feed"))["rounds_learned"] == 2
@@ -262,7 +262,7 @@ def test_two_studies_side_by_side_do_not_touch_each_other(
         send(service, "other", world(service.policy_cache.current("other"), 50))
         events = world(service.policy_cache.current("feed"), 80)
         send(service, "feed", events)
-        stray = send(service, "other", events)  # of a study with another draw: all but a few chance agreements
+        stray = send(service, "other", events)  # of a study with another draw: equal only by chance
         assert len(stray["rejected"]) > 50
         service.close_round("other", who="eve")
         service.close_round("feed", who="ann")

@@ -1,4 +1,4 @@
-"""Late events correct their rounds while these are correctable; only later events are lost."""
+"""Corrections: late events correct their rounds while these are correctable; only later events are lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROUNDS = 7
 
 
 class Run:
-    """A study whose hours are turned by hand, and what was served in them."""
+    """Study with a clock set by hand, and its served policies."""
 
     def __init__(self, store: Store, document: dict[str, Any], send: Send, **rounds: Any) -> None:
         self.store = store
@@ -89,7 +89,7 @@ def memory() -> Iterator[Store]:
 
 
 def play(run: Run, world: World, *, rounds: int = ROUNDS, most: int = 3, restart: bool = False) -> int:
-    """Rounds in which 30 % of one candidate's events, exposures too, come up to `most` rounds late; how many did."""
+    """Run rounds in which 30 % of one candidate's events come up to `most` rounds late; return their number."""
     rng = np.random.default_rng(3)
     later: dict[int, Events] = defaultdict(list)
     delayed = 0
@@ -110,7 +110,7 @@ def play(run: Run, world: World, *, rounds: int = ROUNDS, most: int = 3, restart
 
 
 def expected(run: Run, rounds: int) -> Any:
-    """What a learner knows that is shown every round once, with all that came, under the policies that were served."""
+    """Return the learner's state after each round once, with all its events, under the served policies."""
     spec = run.service.policy_cache.spec(run.service.policy_cache.snapshot("feed").row)
     study = spec.build_study(seed=7)
     state = study._learner.start(study._problem)
@@ -174,7 +174,7 @@ def test_past_the_window_every_event_is_in_the_ledger(
     late = write_record(run.service.report("feed"))["accounting"]["late"]
     assert late["events"] == 6
     assert [one["round"] for one in late["rounds"]] == [1]
-    fresh = Service(run.store, clock=lambda: run.now, monotonic=lambda: 0.0)  # books that are read in one go
+    fresh = Service(run.store, clock=lambda: run.now, monotonic=lambda: 0.0)  # counts that are read in one query
     assert write_record(fresh.report("feed"))["accounting"]["late"] == late
     assert run.service.replay("feed").identical
 
@@ -255,7 +255,7 @@ def test_numbers_that_are_cut_are_counted_once(quick: dict[str, Any], memory: St
     assert write_record(run.service.report("feed"))["accounting"]["clipped"] == {
         "x": 15,
         "y": 0,
-    }  # the window closed behind those
+    }  # the window closed after those
 
 
 @pytest.mark.parametrize("action", ["confirm", "archive"])
@@ -340,8 +340,8 @@ def test_replay_finds_a_correction_that_is_not_so(
     play(run, world, rounds=3)
     assert run.service.replay("feed").identical
 
-    class Forged:
-        """The same store, one of whose closes says something else."""
+    class ForgedStore:
+        """Store in which one close has another checksum."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(memory, name)
@@ -359,5 +359,5 @@ def test_replay_finds_a_correction_that_is_not_so(
             return found
 
     snapshot = run.service.policy_cache.snapshot("feed")
-    found = replay_study(Forged(), snapshot.spec, snapshot.row)
+    found = replay_study(ForgedStore(), snapshot.spec, snapshot.row)
     assert not found.identical

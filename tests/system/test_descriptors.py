@@ -1,4 +1,4 @@
-"""Callers that wait or stay idle do not shut out others, however few descriptors the system allows."""
+"""File descriptors: callers that wait or stay idle do not block others, even under a low limit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ASSIGN = "/v1/studies/feed/assign"
 
 @dataclass
 class LimitedService:
-    """A service in a process with a limit of open files, and a client that stays connected."""
+    """Service in a process with a limit of open files, and a client that stays connected."""
 
     client: httpx.Client
     log: IO[str]
@@ -51,14 +51,14 @@ class LimitedService:
         return int(float(found[1]))
 
     def await_gauge(self, name: str, value: int) -> None:
-        """Ask until a gauge has a value; every question is an answered request, so this needs no clock."""
+        """Request a gauge until it has a value; every request is answered, so this needs no clock."""
         for _ in range(2_000):
             if self.read_gauge(name) == value:
                 return
         raise AssertionError(f"{name} is {self.read_gauge(name)}, not {value}")
 
     def count_refused(self, requests: int) -> int:
-        """Ask for decisions, each on a connection of its own, and count those without an answer of 200."""
+        """Request decisions, each on a connection of its own, and count those without an answer of 200."""
         refused = 0
         for number in range(requests):
             try:
@@ -100,7 +100,7 @@ def serving(soft: int, hard: int) -> Iterator[LimitedService]:
 
 
 def test_waiting_and_idle_callers_leave_room_for_others() -> None:
-    # Red if the soft limit of 64 is left as it is, if waiting callers take every connection, or if idle ones do.
+    # Fails if the soft limit of 64 is left as it is, or if waiting or idle callers take every connection.
     with serving(soft=64, hard=FEW_DESCRIPTORS) as service, ExitStack() as stack:
         capacity = service.read_gauge("pasto_connections_limit")
         assert 64 < capacity < FEW_DESCRIPTORS
@@ -111,7 +111,7 @@ def test_waiting_and_idle_callers_leave_room_for_others() -> None:
         for poll in polls:
             poll.sendall(service.long_poll)
         service.await_gauge("pasto_policy_waiters", waiters)
-        for _ in range(20):  # more than fit
+        for _ in range(20):  # more than the limit
             with socket.create_connection(service.address, timeout=60) as poll:
                 poll.sendall(service.long_poll)
                 received = b""
@@ -132,7 +132,7 @@ def test_ten_thousand_long_polls_refuse_no_decision() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         with serving(soft=min(1024, hard), hard=hard) as service:
-            # In a thread of its own: a browser test may have left an event loop running in this one.
+            # In a separate thread, because a browser test may have left an event loop running in this one.
             with ThreadPoolExecutor(1) as pool:
                 refused = pool.submit(lambda: asyncio.run(_poll_and_decide(service, waiters))).result()
             assert refused == 0

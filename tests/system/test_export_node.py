@@ -1,4 +1,4 @@
-"""Exports of a study, evaluated by flagd's own evaluator and by GrowthBook's own SDK."""
+"""Exports of a study: shares, evaluated by flagd's own evaluator and by GrowthBook's own SDK."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def evaluated(service: Service) -> Any:
 
 
 def p_value(counts: dict[str, int], shares: dict[str, float]) -> float:
-    """The chance of counts that are so far from the shares."""
+    """Return the probability of counts at least this far from the shares."""
     assert counts.keys() <= shares.keys()
     expected = [share * UNITS for share in shares.values()]
     return float(chisquare([counts.get(name, 0) for name in shares], expected).pvalue)

@@ -1,4 +1,4 @@
-"""A full disk under `pasto serve`: rejected requests, working ones, and the recovery."""
+"""Full disk under `pasto serve`: rejected requests, working ones, and the recovery."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run([umount, str(point)], check=True)
 
 
-class Served:
-    """`pasto serve` in a process of its own, with an administrator's client."""
+class ServiceProcess:
+    """Process of `pasto serve`, with an administrator's client."""
 
     def __init__(self, store: Path, key: str) -> None:
         words = ["serve", "--port", "0", "--store", str(store)]
@@ -56,7 +56,7 @@ class Served:
         return self.client.post("/v1/studies/feed/events", json=events)
 
     def ready(self, status: int) -> Any:
-        """Wait until `/readyz` answers with a status: its answer stands for a second."""
+        """Wait until `/readyz` answers with a status: its answer is valid for one second."""
         for _ in range(300):
             answer = self.client.get("/readyz")
             if answer.status_code == status:
@@ -71,7 +71,7 @@ class Served:
 
 
 def fill(ballast: Path) -> None:
-    """Write until there is no room left."""
+    """Write until the disk is full."""
     with ballast.open("ab", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             try:
@@ -87,7 +87,7 @@ def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> N
     keys = ApiKeys(store)
     admin, leaked = keys.create("ops", ["admin"]), [keys.create(f"leaked {k}", ["read"]) for k in range(3)]
     store.close()
-    served = Served(folder, admin.key)
+    served = ServiceProcess(folder, admin.key)
     acknowledged, number = 0, 0
     try:
         served.client.post("/v1/studies", content=EXAMPLE, headers={"content-type": "application/yaml"})
@@ -97,7 +97,7 @@ def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> N
             assert served.send(number, 500).json()["accepted"] == 500
             number += 500
             fill(disk / "ballast")
-            # Room that SQLite has already goes first; then every event is refused.
+            # SQLite first uses its own free pages; then every event is refused.
             while (answer := served.send(number, 500)).status_code == 200:
                 number += 500
             while (answer := served.send(number, 1)).status_code == 200:
@@ -109,7 +109,7 @@ def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> N
                 assert int(answer.headers["retry-after"]) >= 1
             if turn == 1:  # and a service that starts on a full disk can do the same
                 served.kill()
-                served = Served(folder, admin.key)
+                served = ServiceProcess(folder, admin.key)
                 assert served.send(number, 500).status_code == 507
             ready = served.ready(503)
             assert "disk is full" in ready.json()["problems"][0]

@@ -1,4 +1,4 @@
-"""A breached guardrail pauses the live study, and every interface reports it."""
+"""Guardrail pause: a breach pauses the live study, and every interface reports it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
 
 @pytest.fixture
 def heard() -> Iterator[tuple[list[dict[str, Any]], str]]:
-    """What a listener outside was told, and where it is."""
+    """Return the messages of an external webhook listener, and its address."""
     messages: list[dict[str, Any]] = []
 
     class Listener(BaseHTTPRequestHandler):
@@ -87,7 +87,7 @@ class Crowd:
         self._came = 0
 
     def round(self, *, harm: float) -> None:
-        """As many as end a round; whoever is not in control loses likes."""
+        """Run one round of users; those outside the control lose likes."""
         before = self._running.service.show("feed").round
         for _ in range(260):
             self._came += 1

@@ -1,4 +1,4 @@
-"""The real OpenFeature clients for Node and the web, against a live service."""
+"""OpenFeature clients for Node and the web, against a live service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pasto serve` as a process: its start, its errors and its shutdown."""
+"""Process of `pasto serve`: its start, its errors and its shutdown."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def command(*words: str, script: str = "") -> list[str]:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start a service in a process of its own; whatever still runs is ended with the test."""
+    """Start a service in a process of its own, and stop it with the test."""
     processes: list[subprocess.Popen[str]] = []
 
     def run(*words: str, script: str = "") -> tuple[subprocess.Popen[str], str]:
@@ -80,7 +80,7 @@ def wait_for_pid(file: Path) -> int:
 
 
 def refused(*words: str) -> str:
-    """What a service that does not start says."""
+    """Return the error output of a service that does not start."""
     outcome = CliRunner().invoke(main, ["serve", "--port", "0", *words])
     assert outcome.exit_code == 2
     assert outcome.stdout == ""
@@ -134,7 +134,7 @@ def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path
         for caller in callers:
             caller.join()
     assert process.returncode == 0, logged
-    assert heard == [304]  # whoever waits is sent away
+    assert heard == [304]  # waiting callers get an answer
     assert not (store / "service.json").exists()
     assert [json.loads(line)["level"] for line in logged.splitlines() if '"error"' in line] == []
     reopened = open_store(str(store))
@@ -169,7 +169,7 @@ def test_a_computation_without_end_does_not_hold_up_the_end(start: Start, tmp_pa
         _, logged = process.communicate(timeout=60)
         caller.join()
     assert process.returncode == 0, logged
-    assert heard == [503]  # and not a connection that is cut
+    assert heard == [503]  # and not a cut connection
     with pytest.raises(ProcessLookupError):
         os.kill(computing, 0)
     assert not (store / "service.json").exists()

@@ -1,4 +1,4 @@
-"""One sender cannot turn the answer unnoticed: invented units of one ingest key raise an alarm within three rounds."""
+"""Invented units: those of one ingest key raise an alarm within three rounds."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def honest(service: Service, rng: np.random.Generator, sender: int, users: int) 
 
 
 def invented(service: Service, version: int) -> Events:
-    """What a holder of an ingest key alone can send: it does not know the draw, so it tries every candidate."""
+    """Return events of a holder of only an ingest key: it does not know the draw, so it tries every candidate."""
     found: Events = []
     for number in range(INVENTED):
         unit = f"ghost {version}/{number}"
@@ -102,7 +102,7 @@ def test_invented_units_raise_an_alarm_within_three_rounds(service: Service, mes
 
 
 def test_units_invented_after_honest_rounds_raise_an_alarm_too(service: Service) -> None:
-    """The policy has left the raised candidate by then, so most invented units have no metric at all."""
+    """Check the case in which the policy has left the raised candidate, so most invented units have no metric."""
     play(service, 3, attacked=True, honest_rounds=2)
     report = service.report("feed")
     document = write_record(report)

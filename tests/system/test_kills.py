@@ -1,4 +1,4 @@
-"""A service killed at any instant keeps acknowledged events, counts none twice, and replays."""
+"""Kills of a service at any instant: acknowledged events survive, none counts twice, and the replay is identical."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(
 
 
 def _lives_and_deaths(place: Path, kills: int) -> list[str]:
-    """Everything that the killed services said."""
+    """Return all output of the killed services."""
     rng = random.Random(kills)
     command = [sys.executable, str(Path(__file__).with_name("killable_service.py")), str(place)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -83,7 +83,7 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
         last = max(int(name.split("/")[1]) for name in stored_ids)
         assert (
             len(stored_ids) == 40 * last
-        )  # batches are sent again until they are taken, so none is missing in between
+        )  # batches are sent again until they are accepted, so none is missing in between
         books = write_record(service.report("feed"))["accounting"]["events"]
         assert books["exposures"] + books["metrics"] == len(stored_ids)
         rounds: list[int] = []

@@ -37,7 +37,7 @@ def timed(hours: list[float]) -> Iterator[Service]:
 def _play(
     service: Service, document: dict[str, Any], world: World, send: Send, hours: list[float], maturity: float
 ) -> tuple[dict[int, Events], int]:
-    """Rounds of an hour in which 30 % of one arm's metric events come 1 to 3 rounds late; what belongs to each."""
+    """Run rounds of an hour in which 30 % of one arm's events come 1 to 3 rounds late; return each round's events."""
     service.create({**document, "rounds": {"every": "1h", "maturity": maturity}}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     rng = np.random.default_rng(3)
@@ -62,7 +62,7 @@ def _play(
 
 
 def _measured(service: Service) -> dict[int, dict[tuple[str, int], tuple[int, list[float]]]]:
-    """By round: units and means of each cell, as its close learned them."""
+    """Return units and means of each cell by round, as its close learned them."""
     number = service.policy_cache.snapshot("feed").row.number
     found = {}
     for close in service.store.list_closes(number):
@@ -108,4 +108,4 @@ def test_without_maturity_every_late_event_is_in_the_ledger(
     _, delayed = _play(timed, quick, world, send, hours, maturity=0)
     late = write_record(timed.report("feed"))["accounting"]["late"]
     assert late["events"] == delayed == sum(one["metrics"] for one in late["rounds"])
-    assert timed.replay("feed").identical  # whatever came later changes nothing of what was computed
+    assert timed.replay("feed").identical  # later events do not change earlier results

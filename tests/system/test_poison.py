@@ -1,4 +1,4 @@
-"""Events that are sent by mistake or malice do not change an estimate."""
+"""Poisoned events: mistakes and malice do not change an estimate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ names = st.sampled_from(["w=0", "w=1", "w=2", "w=3", "w=9", "control", "'; DROP 
 
 @st.composite
 def forged(draw: st.DrawFn, policy: PublishedPolicy) -> dict[str, Any]:
-    """An event that no honest client could send: it must be refused, or not be learned from."""
+    """Return an event that no honest client could send: it must be refused, or not be learned from."""
     unit, name, version = draw(units), draw(names), draw(st.sampled_from([0, 1, 1, 1, 2, 99, -1, "1", 1.5, 2**60]))
     identity = f"forged/{draw(st.integers(0, 10**9))}"
     honest = version == 1 and policy.draw(unit).name == name
@@ -53,7 +53,7 @@ def forged(draw: st.DrawFn, policy: PublishedPolicy) -> dict[str, Any]:
 
 
 def _run(document: dict[str, Any], world: World, spoil: Callable[[PublishedPolicy, Events], Events]) -> Checksums:
-    """Two rounds, each with its events spoiled; the checksums of what was learned."""
+    """Run two rounds, each with its poisoned events; return the checksums of the learned states."""
     service = Service(open_store("memory:"))
     try:
         service.create(document, who="ann", seed=7)

@@ -1,4 +1,4 @@
-"""The quick-start guide, executed block by block."""
+"""Quick-start guide, executed block by block."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_the_quick_start_works_as_written(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def runnable(line: str) -> bool:
-    """Whether a line is to be typed here: not the installation, and not the service that runs already."""
+    """Return true for a line that the test runs: not the installation, and not the service that runs already."""
     return line.startswith("pasto ") and line != "pasto serve"
 
 
 def typed(line: str, place: Path) -> str:
-    """What a command prints; it must succeed."""
+    """Run a command, which must succeed, and return its output."""
     _, *arguments = shlex.split(line)
     done = subprocess.run(
         [sys.executable, "-m", "pasto", *arguments], cwd=place, capture_output=True, text=True, check=False

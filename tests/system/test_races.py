@@ -1,4 +1,4 @@
-"""Several nodes close the same rounds, and each round is closed once."""
+"""Races: several nodes close the same rounds, and each round is closed once."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CLOSERS = 4
 
 @pytest.fixture
 def bare(quick: dict[str, Any]) -> dict[str, Any]:
-    """A study without guardrails, which no breaker can end before its last round."""
+    """Return a study without guardrails, which no guardrail pause can end before its last round."""
     return {**quick, "guardrails": []}
 
 
 def _close_until(store: Store, world: World, closer: int, last: int) -> int:
-    """Close rounds like a node of its own, until enough are closed; how many were its own."""
+    """Close rounds as a node does until enough are closed; return the number of its own closes."""
     service = Service(store)
     own = 0
     while (number := service.show("feed").round) <= last:

@@ -1,4 +1,4 @@
-"""The SDK and the service count the same decisions, even if the network fails between them."""
+"""Event counts of SDK and service agree, even if the network fails between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pasto_sdk import Client, Request, Response
 
 
 class Network:
-    """A service that loses some answers, and some events of one arm that it says it has taken."""
+    """Network that loses some answers, and some events of one arm after it acknowledged them."""
 
     def __init__(self, service: Service, steals: Callable[[dict[str, Any]], bool] = lambda event: False) -> None:
         self._service = service
@@ -39,7 +39,7 @@ class Network:
             else:
                 passed.append(event)
         answer = self._service.ingest("feed", self._service.decode(json.dumps(passed).encode())).result(timeout=60)
-        answer["accepted"] += len(events) - len(passed)  # else the client would send them again
+        answer["accepted"] += len(events) - len(passed)  # otherwise the client would send them again
         if self._rng.random() < self.forgets:
             raise ConnectionResetError("the answer was lost")
         return Response(200, {}, json.dumps(answer).encode())
@@ -73,7 +73,7 @@ def test_every_decision_is_accounted_for_though_answers_get_lost(service: Servic
         flushed = []
         for first in range(0, 3000, 300):
             _decide(client, range(first, first + 300))
-            now[0] += 100.0  # longer than it is patient after a failure
+            now[0] += 100.0  # longer than the client's pause after a failure
             flushed.append(client.flush())
         network.forgets = 0.0
         now[0] += 100.0

@@ -1,4 +1,4 @@
-"""Stateful test of a study against a simple model: duplicates, delays, two nodes, restarts, pauses, clock changes."""
+"""State machine of a study: duplicates, delays, restarts, pauses and clock changes, compared with a simple model."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LEADS = {
 
 
 class Machine(RuleBasedStateMachine):
-    """Two nodes over one store, and what a study must look like by a model of a few lines."""
+    """Two nodes over one store, and a model of the study in a few lines."""
 
     @initialize()
     def begin(self) -> None:
@@ -76,7 +76,7 @@ class Machine(RuleBasedStateMachine):
     def traffic(self, node: int, users: int, late: bool, repeat: int) -> None:
         policy = self.nodes[node].policy_cache.current(
             "feed"
-        )  # perhaps an old one: this node may not have looked since
+        )  # perhaps an old one: this node may not have read the store since
         events: list[dict[str, Any]] = []
         for _ in range(users):
             self.serial += 1
@@ -106,7 +106,7 @@ class Machine(RuleBasedStateMachine):
         self._closed()
 
     def _closed(self) -> None:
-        """A learning round leads to another policy; a look at a confirmation or a deployment to none."""
+        """Check that a learning round leads to another policy, and any other round does not."""
         self.round += 1
         self.version += self.state == "learning"
 
@@ -163,7 +163,7 @@ class Machine(RuleBasedStateMachine):
     @rule(node=st.integers(0, 1))
     def an_hour_is_enough(self, node: int) -> None:
         Scheduler(self.nodes[node]).tick()
-        self.steady += 3600.0  # whatever the wall clock shows
+        self.steady += 3600.0  # for every wall clock
         Scheduler(self.nodes[node]).tick()
         row = self.store.read_study("feed")
         assert row is not None
@@ -198,7 +198,7 @@ class Machine(RuleBasedStateMachine):
         assert all("had no units of the learner" in problem for record in records for problem in record.problems)
 
     def _came_too_late(self) -> int:
-        """Events behind the marks up to which rounds are known, of rounds that nothing corrects any more."""
+        """Return events after the last event of their round's close, if nothing corrects the round any more."""
         row = self.store.read_study("feed")
         assert row is not None
         marks: dict[int, int] = {}

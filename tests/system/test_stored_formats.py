@@ -1,4 +1,4 @@
-"""A store that an earlier release wrote opens, reports, replays and learns on."""
+"""Stored formats: a store of an earlier release opens, reports, replays and continues to learn."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_study_with_policies_of_format_1_is_shown_and_replayed(format_1: Servi
     assert (study.state, sorted(study.policy.arms), served(format_1, name)["format"]) == (state, arms, 1)
     assert write_record(format_1.replay(name)) == {"identical": True, "rounds": closes, "first_difference": None}
     for document in (write_record(study), report):
-        written = json.dumps(document).replace('"held": []', "")  # rounds that are held back
+        written = json.dumps(document).replace('"held": []', "")  # held rounds
         assert not re.search(r'"(single|outside|held|breaker|single_value)"', written)
     assert (study.guardrail_monitor.tripped is None) == (name != "stopped")
     if state in ("confirming", "deployed"):
@@ -116,7 +116,8 @@ def test_studies_with_policies_of_format_1_go_on(format_1: Service) -> None:
     format_1.close_round("learns", who="ann")
     assert served(format_1, "learns")["format"] == 2
     before = write_record(format_1.report("confirms"))["confirmation"]["units"]
-    format_1.close_round("confirms", who="ann")  # its units keep their policy, some of their exposures the old names
+    # Its units have their policy, and some of their exposures the old names.
+    format_1.close_round("confirms", who="ann")
     assert served(format_1, "confirms")["format"] == 1
     after = write_record(format_1.report("confirms"))["confirmation"]["units"]
     assert after.keys() == before.keys()

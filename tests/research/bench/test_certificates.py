@@ -61,7 +61,7 @@ def test_a_calibration_counts_binding_guardrails_of_certified_answers() -> None:
 
 @pytest.mark.parametrize("name", ["revenue, 98 % zeros, 10,000 a cell, tell(), errors", "percent, control 5%, steady"])
 def test_weights_by_sample_variance_are_caught(name: str) -> None:
-    """A small version of the benchmark: the mutant breaks most guardrails, the learner keeps them."""
+    """Run a small version of the benchmark: the mutant breaks most guardrails, the learner holds them."""
     ours = calibrate([world(name)], studies=16)[1]
     mutant = calibrate([world(name)], studies=8, mutant=True)[1]
     assert ours.side == mutant.side == "at most"
@@ -80,7 +80,7 @@ def test_errors_that_are_too_small_are_questioned_and_nothing_is_certified(name:
 
 @pytest.mark.services
 def test_certificates_hold_on_every_world() -> None:
-    """A small version of the benchmark: no world's guardrails hold clearly less often than stated."""
+    """Run a small version of the benchmark: in every world guardrails hold about as often as stated."""
     for cell in calibrate(WORLDS, studies=8, seed=70_000):
         if cell.world.independent:
             error = np.sqrt(0.05 * 0.95 / max(cell.binding, 1))

@@ -55,7 +55,7 @@ def test_a_report_has_a_row_for_each_world_and_for_each_side() -> None:
 
 @pytest.mark.services
 def test_covariates_save_rounds_and_certificates_hold() -> None:
-    """Forty studies; the mutant takes the round's mean covariates for exact."""
+    """Run forty studies; the mutant treats the round's mean covariates as exact."""
     seeds, marks = range(900, 920), (5, 10, 20)
     courses: dict[str, list[Courses]] = {}
     for name in LEARNERS[:3]:

@@ -74,7 +74,7 @@ def test_a_study_that_the_monitor_stops_is_counted(monkeypatch: pytest.MonkeyPat
 
 
 def control(store: Store, world: str) -> Moments:
-    """What the control measured in the first round, as the close recorded it."""
+    """Return the control's measurements of the first round, as the close recorded them."""
     study = store.read_study(world)
     assert study is not None
     (close,) = store.list_closes(study.number, after=0, limit=1)
@@ -84,7 +84,7 @@ def control(store: Store, world: str) -> Moments:
 
 @pytest.mark.parametrize("world", APPLICATIONS)
 def test_cells_are_what_events_would_have_measured(world: str) -> None:
-    """The short way measures the same columns as SDK, ingest and SQL do, up to noise."""
+    """Compare with the columns that SDK, ingest and SQL measure; they are equal up to noise."""
     application = APPLICATIONS[world]()
     with SimulatedStudy(application, seed=1) as study:
         assert study.spec.document["confidence"] == CONFIDENCE

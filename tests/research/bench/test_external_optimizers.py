@@ -1,4 +1,4 @@
-"""The other optimisers of the race: offered where they are installed, loaded only when they run."""
+"""External optimisers of the race: offered if they are installed, imported only when they run."""
 
 from __future__ import annotations
 

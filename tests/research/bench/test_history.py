@@ -1,4 +1,4 @@
-"""Tests of the benchmark of the warm start: histories of a stated correlation, rounds to a level, small runs."""
+"""Warm-start benchmark: histories of a stated correlation, rounds to a level, small runs."""
 
 from __future__ import annotations
 

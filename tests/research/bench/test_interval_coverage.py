@@ -1,4 +1,7 @@
-"""The report's promises over simulated studies, each with a mutant that breaks it; `pasto bench trust` runs 2,000."""
+"""Coverage of the report's intervals over simulated studies, each with a mutant that breaks it.
+
+`pasto bench trust` runs 2,000 studies.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ STUDIES = 200
 
 
 def errors(rate: float) -> float:
-    """Three standard errors of a rate over the studies that are run here."""
+    """Return three standard errors of a rate over the simulated studies."""
     return 3.0 * float(np.sqrt(rate * (1.0 - rate) / STUDIES))
 
 
@@ -71,7 +74,7 @@ def test_variances_of_small_cells_do_not_cover_and_pooled_ones_do() -> None:
 
 
 def test_shares_that_follow_outcomes_bias_rounds_weighed_by_traffic() -> None:
-    """Why a candidate's rounds are weighed evenly: its traffic depends on what it showed before."""
+    """Check why a candidate's rounds have equal weights: its traffic depends on its earlier results."""
     scene = replace(SCENES["A/A"], floor=0.005)
     drawn = simulate(scene, 1_000, 3)
     covariances = unit_covariances(drawn.cells)
@@ -101,7 +104,7 @@ def test_looking_early_is_free_where_the_control_is_small(kind: str) -> None:
 
 
 def test_looking_is_free_where_users_stay() -> None:
-    """One record a look, of all that the users did so far; the mutant takes each look for the only one."""
+    """Check one cumulative record per analysis; the mutant treats each analysis as the only one."""
     rng = np.random.default_rng(4)
     users, looks = 300, 60
     arms = [rng.normal(0.0, 1.0, (STUDIES, users, 1)) + rng.normal(0.0, 2.0, (STUDIES, users, looks)) for _ in range(2)]

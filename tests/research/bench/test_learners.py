@@ -1,4 +1,4 @@
-"""The race at a tenth of its size, and the claims it is run for."""
+"""Race of learners at a tenth of its size, and the claims that it supports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GRADIENTS = {"Algorithm 1 as printed", "Algorithm 1, best of a sweep", "S-SCGD"}
 
 
 def test_the_posterior_blend_beats_the_best_single_candidate_in_thirty_rounds() -> None:
-    """Setting B at σ = 0.1, where Algorithm 1 needs tens of thousands of rounds."""
+    """Check Setting B at σ = 0.1, where Algorithm 1 needs tens of thousands of rounds."""
     ours, printed = None, None
     for course in race(SETTINGS["B, σ = 0.1"], instances=4, rounds=30, seed=3):
         if course.player == "posterior blend":

@@ -1,4 +1,4 @@
-"""The race on live traffic at a small size, and the worlds that it runs in."""
+"""Race on live traffic at a small size, and its worlds."""
 
 from __future__ import annotations
 

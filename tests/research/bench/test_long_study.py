@@ -1,4 +1,4 @@
-"""A long study costs what a short one costs, counted in what is read and not in seconds."""
+"""Long study: a close costs what it costs in a short study, counted in reads and not in seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pasto_research.bench.long_study import HOUR, NAME, PAGES, crowd, grow, meas
 
 @contextmanager
 def counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many closes are read from the store."""
+    """Count the closes that are read from the store."""
     read, found = service.store.list_closes, [0]
 
     def closes(study: int, *, after: int = 0, limit: int = 1000) -> Any:
@@ -44,13 +44,13 @@ def test_neither_a_close_nor_a_page_reads_a_study_through(
     clock.now += HOUR
     with counted(service, monkeypatch) as read:
         assert service.close_round(NAME, who="ann").problems == ()
-    # What was closed is told, its senders are added to the last record, and it is compared with the latest rounds.
+    # The close is reported, its senders are added to the last record, and it is compared with the latest rounds.
     assert read == [2 + MAX_EARLIER_ROUNDS]
     with counted(service, monkeypatch) as read:
         report = write_record(service.report(NAME))
     assert report["learning"]["rounds"][-1] == rounds
     assert len(report["learning"]["rounds"]) == min(rounds, 1_000)
-    assert read[0] <= 1_000 + 100 + 100  # the rounds it looks at, those it lists, and those since the books were noted
+    assert read[0] <= 1_000 + 100 + 100  # the compared rounds, the listed ones, and those since the last event counts
     with counted(service, monkeypatch) as read:
         service.report(NAME)
     assert read == [0]

@@ -1,4 +1,4 @@
-"""The benchmark of plans: its worlds, and one comparison of a plan with what happened."""
+"""Plan benchmark: its worlds, and one comparison of a plan with a simulated study."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_ratios_compare_days_within_the_simulated_ones() -> None:
 @pytest.mark.services
 @pytest.mark.parametrize("seed", [9_000, 9_003])
 def test_a_plan_agrees_with_the_learner(seed: int) -> None:
-    """Within a factor of two with 20 studies; the benchmark has more worlds and a narrower band."""
+    """Require agreement within a factor of two in 20 studies; the benchmark has more worlds and a narrower band."""
     ratios = check_world(seed, 20).ratios
     assert ratios
     assert all(0.5 <= ratio <= 2.0 for ratio in ratios.values()), ratios

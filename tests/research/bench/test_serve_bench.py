@@ -1,4 +1,4 @@
-"""The HTTP part of `pasto bench serve`, in small: it runs, and gives all its rows."""
+"""HTTP part of `pasto bench serve` at a small size: it runs, and gives all its rows."""
 
 from __future__ import annotations
 

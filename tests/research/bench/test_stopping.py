@@ -1,4 +1,4 @@
-"""The benchmark of the advice to stop at a small size, and the comparison that it makes."""
+"""Stopping benchmark at a small size, and its comparison."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_short_deployment_stops_earlier() -> None:
 
 
 def test_the_loss_is_compared_with_the_best_fixed_round() -> None:
-    """Two studies that learn for one and three rounds, where two rounds are best for both."""
+    """Compare two studies that learn for one and three rounds, when two rounds are best for both."""
 
     def study(stop: int) -> StoppedStudy:
         answers, served = np.array([-1.0, 0.0, 0.0]), np.array([-1.0, -1.0, -1.0])

@@ -1,4 +1,4 @@
-"""Public data sets are not part of the repository: tests on them run where PASTO_DATA names a directory with some."""
+"""Fixtures for public data sets, which are not in the repository: PASTO_DATA names a directory with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACE = os.environ.get("PASTO_DATA", "")
 
 
 def present() -> list[str]:
-    """The experiments whose data is there."""
+    """Return the experiments whose data is available."""
     if not PLACE:
         return []
     found = [name for name, files in FILES.items() if any(any(Path(PLACE).rglob(file)) for file in files)]
@@ -36,7 +36,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def real_data() -> Path:
-    """The directory with the data sets."""
+    """Return the directory with the data sets."""
     return Path(PLACE)
 
 

@@ -30,7 +30,7 @@ CAMPAIGNS = (("1000", 50.0, 0.004), ("2000", 65.0, 0.0015), ("3000", 80.0, 0.000
 
 
 def made_up(rng: np.random.Generator, size: int) -> tuple[Log, ...]:
-    """The dearer an impression, the less it is clicked."""
+    """Return impressions that are clicked less the more they cost."""
     logs = []
     for campaign, price, rate in CAMPAIGNS:
         rates = rate * rng.lognormal(-0.125, 0.5, size)
@@ -75,7 +75,7 @@ def test_quotas_share_out_the_total() -> None:
 
 
 def test_the_best_of_what_was_retrieved_is_shown() -> None:
-    """Two modules and one request; module 0 scores 9, 5, 1 and so on, module 1 scores 7, 6, 2."""
+    """Check one request with two modules: module 0 scores 9, 5, 1 and so on, module 1 scores 7, 6, 2."""
     scores = np.zeros((1, 2, TOTAL))
     scores[0, :, :3] = [[9, 5, 1], [7, 6, 2]]
     found = Requests(scores, dict.fromkeys(METRICS, scores * 10))
@@ -110,7 +110,7 @@ def test_the_experiment_runs_on_small_logs(tmp_path: Path) -> None:
 
 
 def test_the_world_of_the_demonstration_is_shown_as_it_is() -> None:
-    """Averages over many users come to what the world itself expects of them."""
+    """Check that averages over many users equal the world's own expectations."""
     world = ads()
     outcomes = simulated(Size(runs=1, rounds=1, seed=3), users=4_000)
     expected = world.expected(4_000, np.random.default_rng(8)).mean(axis=0)
@@ -121,7 +121,7 @@ def test_the_world_of_the_demonstration_is_shown_as_it_is() -> None:
 
 
 def few(today: tuple[float, float]) -> QuotaOutcomes:
-    """Three quotas, two requests each; the second quota is the baseline."""
+    """Return three quotas with two requests each; the second quota is the baseline."""
     values = np.array([[[3.0, 3.0], [2.0, 2.0], [1.5, 1.5]], [[0.0, 0.0], today, [4.0, 4.0]]])
     return QuotaOutcomes("few", pasto.grid(a=[0, 1, 2]), 1, ("money", "fresh"), values, {"fresh": -25.0})
 

@@ -10,7 +10,7 @@ from pasto_sdk.policy_document import Value
 
 
 def terrain(users: int = 400) -> Terrain:
-    """The goal peaks at one end, the guardrail's metric at the other, and a valley lies between."""
+    """Return a goal that peaks at one end and a guardrail metric that peaks at the other, with a valley between."""
     noise = 0.2 * np.random.default_rng(0).standard_normal((2, users))
 
     def at(row: dict[str, Value]) -> np.ndarray:

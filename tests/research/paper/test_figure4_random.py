@@ -54,7 +54,7 @@ def test_what_was_too_short_to_tell_has_no_verdict(outcome: Outcome) -> None:
 
 
 def test_the_estimate_gets_worse_again_as_the_floor_shrinks() -> None:
-    """The evidence behind the finding, at a size that runs in a second: a quicker step reaches the floor sooner."""
+    """Check the finding at a size that runs in a second: a larger step reaches the floor sooner."""
     from pasto.optimize.learners import Algorithm1
 
     trace = monte_carlo(
@@ -76,7 +76,7 @@ def test_the_estimate_gets_worse_again_as_the_floor_shrinks() -> None:
 def test_the_control_differs_in_its_floor_alone(outcome: Outcome) -> None:
     held, level = outcome.data["sigma 1, floor held"], outcome.data["sigma 1"]["long"]
     assert held["rounds"].tolist() == level["rounds"].tolist()
-    np.testing.assert_allclose(held["ratio"][0], level["ratio"][0])  # the same truths, and equal shares at first
+    np.testing.assert_allclose(held["ratio"][0], level["ratio"][0])  # the same true means, and equal shares at first
     assert min(held["smallest probability"]) >= 0.03 / 100
 
 

@@ -1,4 +1,4 @@
-"""Every experiment on real data, as a user runs it from files to tables and figures, cut short by its own options."""
+"""Experiments on real data, from files to tables and figures as a user runs them, shortened by their own options."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.realdata
 
 
 def rows_of(document: dict[str, Any], start: str) -> list[dict[str, list[Any]]]:
-    """Every table whose title starts so, by the first cell of its rows."""
+    """Return the rows of every table whose title starts with this text, by the first cell."""
     tables = [table for table in document["tables"] if table["title"].startswith(start)]
     return [{row[0]: row[1:] for row in table["rows"]} for table in tables]
 
 
 def number(cell: str) -> float:
-    """The mean of a cell like "+1.2 ± 0.3 %"."""
+    """Return the mean of a cell like "+1.2 ± 0.3 %"."""
     return float(cell.split()[0])
 
 

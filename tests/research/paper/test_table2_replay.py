@@ -1,4 +1,4 @@
-"""The experiment of Table 2 on small generated files, with stand-ins for models, because training needs torch."""
+"""Experiment of Table 2 on small generated files, with replacements for models, because training needs torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ITEMS = 60
 
 
 def write_movies(place: Path) -> None:
-    """120 users who rate half of 60 movies, the last third of which are documentaries."""
+    """Write ratings of 120 users who rate half of 60 movies, the last third of which are documentaries."""
     rng = np.random.default_rng(1)
     with (place / "ratings.csv").open("w") as file:
         file.write("userId,movieId,rating,timestamp\n")
@@ -44,7 +44,7 @@ def write_shop(place: Path) -> None:
 
 
 def stand_in(known: csr_array, wanted: csr_array, settings: MultVaeSettings, **_: Any) -> TrainingResult:
-    """Scores every user alike, by the weights that were to be learned, with a little noise."""
+    """Score every user alike, by the weights that a model would learn, with a little noise."""
     weights = np.asarray(wanted.sum(axis=0)).ravel()
     blank = Autoencoder.empty(known.shape[1], settings.hidden).arrays()
     noise = np.random.default_rng(3).normal(0.0, 0.05, len(weights))

@@ -15,7 +15,7 @@ SIZE = Size(runs=1, rounds=3, quick=True)
 
 
 def some(users: int, seed: int) -> Impressions:
-    """Long videos are watched for longer, short ones are liked and forwarded."""
+    """Return videos: long ones are watched for longer, short ones are liked and forwarded."""
     rng = np.random.default_rng(seed)
     who = np.repeat(np.arange(users), 8)
     length = rng.random(len(who))

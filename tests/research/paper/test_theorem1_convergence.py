@@ -34,7 +34,7 @@ def test_every_schedule_comes_closer_and_stays_below_the_bound(outcome: Outcome)
 
 
 def test_a_floor_of_three_quarters_keeps_both_arms(outcome: Outcome) -> None:
-    # f(0.625, 0.375) is the worst that p in [3/8, 5/8] can do.
+    # f(0.625, 0.375) is the minimum over p in [3/8, 5/8].
     worst = 1.0125 - float(example_a().value([0.625, 0.375]))
     assert (outcome.data["curves"][TRUE_G]["mean"] < worst).all()
     assert outcome.data["even_split"] == pytest.approx(0.0125)

@@ -19,7 +19,7 @@ def outcome() -> Outcome:
 
 
 def total(world: World, share: float, rounds: int) -> float:
-    """Σ f(V_t p), the slow way, from the means of each round."""
+    """Compute Σ f(V_t p) slowly, from the means of each round."""
     moved, value = np.zeros_like(world.truth), 0.0
     for t in range(1, rounds + 1):
         moved = moved + world.means(t)
@@ -40,7 +40,7 @@ def test_no_fixed_blend_beats_the_comparator(name: str) -> None:
 
 
 def test_a_comparator_at_an_end_is_found() -> None:
-    rich = drift(example_a(), ramp=[[0.0, 0.0], [1.0, 0.0]])  # y of the first arm soon keeps the guardrail by itself
+    rich = drift(example_a(), ramp=[[0.0, 0.0], [1.0, 0.0]])  # y of the first arm soon meets the guardrail by itself
     totals, shares = best_fixed(rich, (300,))
     assert shares[0] == pytest.approx(1.0, abs=0.01)
     poor = drift(example_a(), ramp=[[-1.0, 0.0], [0.0, 0.0]])

@@ -19,7 +19,7 @@ from pasto.service.study_file import EXAMPLE, read_document
 
 @dataclass
 class Site:
-    """A live service with a client that keeps its connection."""
+    """Live service with a client that reuses its connection."""
 
     running: ServiceProcess
     client: httpx.Client
@@ -29,19 +29,19 @@ class Site:
         return self.running.url
 
     def until(self, met: Callable[[], bool]) -> None:
-        """Wait for something that comes about by itself."""
+        """Wait until a condition becomes true by itself."""
         ends = time.monotonic() + 60
         while not met():
             assert time.monotonic() < ends, "it never came about"
             time.sleep(0.01)
 
     def limit_time(self, seconds: float) -> None:
-        """Give the work on a request so much time from now on; how fast it must arrive stays as it was."""
+        """Limit the time of the work on a request from now on; the required arrival speed stays the same."""
         context = self.running.application.context
         context.settings = replace(context.settings, request_timeout=seconds)
 
     def study(self, name: str = "feed", *, start: bool = True, **changes: Any) -> None:
-        """Create a study from the example, changed; without a request, whose time may be short."""
+        """Create a study from the changed example; without a request, whose time may be short."""
         document = {**read_document(EXAMPLE, "yaml"), "name": name, **changes}
         self.running.service.create(document, who="local")
         if start:
@@ -50,7 +50,7 @@ class Site:
 
 @contextmanager
 def serving(pages: Callable[[Service], Sequence[Route]] | None = None, **settings: Any) -> Iterator[Site]:
-    """A service on a free port, in a thread of its own."""
+    """Run a service on a free port, in a thread of its own."""
     running = ServiceProcess(
         Settings(**{"store": "memory:", "port": 0, "poll": 0.05, "shutdown_timeout": 2, **settings}), pages
     )
@@ -71,21 +71,21 @@ Serve = Callable[..., Site]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start services that end with the test."""
+    """Start services that stop with the test."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(serving(**settings))
 
 
 @pytest.fixture(scope="module")
 def serve_long() -> Iterator[Serve]:
-    """Start services that end with the file's last test."""
+    """Start services that stop with the file's last test."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(serving(**settings))
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """One service with the study "feed", for tests that leave it as it is."""
+    """Return one service with the study "feed", for tests that do not change it."""
     with serving() as site:
         site.study()
         yield site

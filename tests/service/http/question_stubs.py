@@ -13,7 +13,7 @@ from pasto.service.service import Service
 
 
 def answer_pid(_: Service) -> HttpResponse:
-    """Compute for a while, and return where."""
+    """Compute for a moment, and return the process id."""
     sum(number * number for number in range(100_000))
     return HttpResponse(200, str(os.getpid()).encode())
 
@@ -42,7 +42,7 @@ def die(_: Service) -> HttpResponse:
 
 
 def fail(_: Service, **question: Any) -> HttpResponse:
-    """Fail as no rule foresees."""
+    """Raise an error that no rule covers."""
     return HttpResponse(1 // 0)
 
 

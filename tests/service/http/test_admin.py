@@ -1,4 +1,4 @@
-"""Archiving and forgetting, asked of a running service."""
+"""Archiving of events and deletion of units on a running service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def learned(site: Site) -> None:
-    """A study of one round with twenty users, which was learned."""
+    """Return a study with one learned round of twenty users."""
     site.study(rounds={"every": "1h", "maturity": "0s"})
     policy = site.running.service.policy_cache.current("feed")
     events: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Each fault raises its own alert and no other, by the rules that are shipped and the counters that are served."""
+"""Alerts: each fault raises its own alert and no other, by the shipped rules and the served counters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Scrape(NamedTuple):
-    """What Prometheus reads, and when by its own clock."""
+    """Metrics that Prometheus reads, with the time of its own clock."""
 
     at: float
     samples: dict[tuple[str, Labels], float]
@@ -42,7 +42,7 @@ class Scrape(NamedTuple):
 
 
 class Site:
-    """A service with its counters, scraped twice a while apart; traffic comes in between."""
+    """Service with its counters, scraped twice with traffic in between."""
 
     def __init__(self, folder: Path) -> None:
         self.service = Service(open_store(str(folder)))
@@ -79,7 +79,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def firing(before: Scrape, now: Scrape) -> set[str]:
-    """The alerts whose expressions hold; this reads as much of Prometheus's language as the rules use."""
+    """Return the alerts whose expressions hold; this implements the part of PromQL that the rules use."""
     return {alert for alert, expression in RULES.items() if _holds(expression, before, now)}
 
 
@@ -155,12 +155,12 @@ def test_a_clock_that_is_wrong(site: Site, monkeypatch: pytest.MonkeyPatch, off:
 def test_senders_that_fall_silent(site: Site) -> None:
     assert looked(site, traffic=False) == {"PastoEventsSilent"}
     site.service.change("feed", "pause", who="ann", reason="lunch")
-    assert looked(site, traffic=False) == set()  # nobody is woken for a pause
+    assert looked(site, traffic=False) == set()  # a pause must not page anyone
 
 
 @pytest.fixture
 def topic(site: Site) -> dict[str, float]:
-    """What came by Kafka so far, and nothing came by HTTP."""
+    """Return the counts of a Kafka topic, without HTTP traffic."""
     counts = {"accepted": 0.0, "rejected": 0.0, "lost": 0.0, "up": 1.0}
 
     def read_metrics() -> Iterator[tuple[str, str, float, Mapping[str, str] | None]]:
@@ -243,7 +243,7 @@ def test_a_closer_that_is_dead(site: Site) -> None:
 
 
 def test_a_round_that_nobody_closes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its threads live, and yet it is not closed."""
+    """Check a round that no thread closes, although the threads live."""
     every = site.service.policy_cache.snapshot("feed").spec.rounds.every
     assert every is not None
     site.scheduler.stop()

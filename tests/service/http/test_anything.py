@@ -1,4 +1,4 @@
-"""Requests that nobody thought of, made from the OpenAPI document."""
+"""Generated requests: every route of the OpenAPI document with valid and invalid input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def unlocked() -> dict[str, Any]:
-    """The document without its keys, which are examined elsewhere: here everyone has one."""
+    """Return the document without its keys, which other tests cover: here every caller has one."""
     document = build_document()
     for methods in document["paths"].values():
         for operation in methods.values():
@@ -45,7 +45,7 @@ QUICK, LONG = 20, 80
 
 @pytest.fixture(scope="module")
 def target(serve_long: Serve) -> Site:
-    """A service for strangers to play with: "feed" is to be asked, "life" is to be changed."""
+    """Return a service for generated requests: they read "feed" and change "life"."""
     site = serve_long(batch_limit=100, request_timeout=60)
     site.study()
     site.study("life", start=False)
@@ -61,7 +61,7 @@ def session() -> Iterator[requests.Session]:
 
 
 def strategies(route: Route) -> Any:
-    """Requests as the document has them and as it does not, half of them about a study that there is."""
+    """Return strategies for valid and invalid requests, half of them about an existing study."""
     operation = SCHEMA[route.path][route.method]
     known = {"name": "life" if route.method == "PATCH" else "feed"}
     found = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
@@ -74,7 +74,7 @@ def strategies(route: Route) -> Any:
 
 
 def play(site: Site, session: requests.Session, route: Route, examples: int) -> int:
-    """Ask a route so many things and look at every answer."""
+    """Send this many requests to a route, and check every answer."""
     asked = 0
 
     @settings(

@@ -60,7 +60,7 @@ def keys() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def locked(serve_long: Serve, keys: dict[str, str]) -> Site:
-    """A service with the study "feed" and keys of every kind."""
+    """Return a service with the study "feed" and keys of every kind."""
     site = serve_long()
     site.study()
     ring = site.running.application.context.keys
@@ -78,7 +78,7 @@ def locked(serve_long: Serve, keys: dict[str, str]) -> Site:
 
 
 def ask(site: Site, route: Route, authorization: str | None, **headers: str) -> httpx.Response:
-    """Ask a route, as a caller elsewhere would."""
+    """Call a route, as a caller elsewhere does."""
     path = route.path.replace("{name}", "feed").replace("{prefix}", "0123456789ab").replace("{key}", "feed")
     sent = {"host": "pasto.example", **headers, **({"authorization": authorization} if authorization else {})}
     body: Any = None if route.method in ("GET", "DELETE") else {}
@@ -136,7 +136,8 @@ def test_metrics_need_a_key_as_soon_as_there_is_one(serve: Serve) -> None:
     assert site.client.get("/metrics").status_code == 200
     ring = site.running.application.context.keys
     boss, reader = (ring.create(scope, [scope]).key for scope in ("admin", "read"))
-    assert site.client.get("/metrics").status_code == 401  # a proxy on this machine may have sent it for a stranger
+    # A proxy on this machine may have forwarded the request for a stranger.
+    assert site.client.get("/metrics").status_code == 401
     for key in (boss, reader):
         assert site.client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code == 200
 
@@ -260,7 +261,7 @@ def test_a_key_revoked_by_another_node_stops_within_a_poll(serve: Serve) -> None
     site.until(
         lambda: site.client.get("/v1/studies", headers={"authorization": f"Bearer {second.key}"}).status_code == 401
     )
-    assert site.client.get("/v1/studies").status_code == 401  # the last key is gone, and the door stays shut
+    assert site.client.get("/v1/studies").status_code == 401  # the last key is gone, and access stays locked
 
 
 @pytest.mark.parametrize(

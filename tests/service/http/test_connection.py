@@ -1,4 +1,4 @@
-"""FastAssign answers as the endpoint does, and a connection keeps its order and its limits."""
+"""Connections: FastAssign answers as the endpoint does, and a connection preserves order and limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATH = "/v1/studies/feed/assign"
 
 @contextmanager
 def connected(site: Site) -> Iterator[socket.socket]:
-    """A bare connection, after the service has met the study."""
+    """Return a bare connection, after a first request about the study."""
     site.client.post(PATH, json={"unit": "first"}).raise_for_status()
     host, _, port = site.url.removeprefix("http://").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:
@@ -39,7 +39,7 @@ def connected(site: Site) -> Iterator[socket.socket]:
 
 
 def answers(connection: socket.socket, number: int) -> list[tuple[int, dict[str, str], bytes]]:
-    """So many responses: status, headers and body."""
+    """Read this many responses: status, headers and body."""
     heard = b""
     found: list[tuple[int, dict[str, str], bytes]] = []
     while len(found) < number:
@@ -185,7 +185,7 @@ def test_requests_in_pieces(site: Site, size: int) -> None:
 
 
 def test_answers_keep_the_order_of_pipelined_requests(site: Site) -> None:
-    # Those in the odd places wait for a thread, and none may overtake them.
+    # Requests in odd positions wait for a thread, and no later one may overtake them.
     slow = post("/v1/studies/feed/replay", b"{}")
     with connected(site) as connection:
         connection.sendall(b"".join(post(PATH, json.dumps({"unit": f"{i}"}).encode()) + slow for i in range(10)))
@@ -235,7 +235,7 @@ def test_a_request_that_has_begun_is_not_idle(serve: Serve, address: str) -> Non
         answers(connection, 1)
         connection.settimeout(1.5)
         with pytest.raises(TimeoutError):
-            connection.recv(1)  # longer than an idle connection is kept
+            connection.recv(1)  # longer than the limit for idle connections
         connection.sendall(following[-5:])
         ((_, _, body),) = answers(connection, 1)
     assert json.loads(body)["unit"] == "second"
@@ -261,7 +261,7 @@ def test_an_error_that_nobody_foresaw_is_explained_and_counted(serve: Serve, mon
     with connected(site) as connection:
 
         def broken(*_: object) -> None:
-            raise ValueError("nobody foresaw this")
+            raise ValueError("an unexpected error")
 
         monkeypatch.setattr(ExposureBuffer, "add", broken)
         connection.sendall(post(PATH, b'{"unit":"u"}'))
@@ -301,7 +301,7 @@ def test_an_idle_connection_is_kept(serve: Serve) -> None:
             assert status == 200
             connection.settimeout(1.0)
             with pytest.raises(TimeoutError):
-                connection.recv(1)  # neither a word nor an end, though it says nothing for longer than a request may
+                connection.recv(1)  # neither a response nor an end, although the caller is silent for very long
 
 
 def test_fast_assign_asks_for_a_key(serve: Serve) -> None:

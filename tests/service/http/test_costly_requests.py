@@ -1,4 +1,4 @@
-"""Small requests that cost a lot: refused before they are read, read outside the event loop, answered briefly."""
+"""Costly small requests: refused before they are read, read outside the event loop, answered briefly."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_text_that_is_not_utf_8_is_refused(site: Site, route: Route, field: st
 
 @pytest.fixture(scope="module")
 def small(serve_long: Serve) -> Site:
-    """A service whose batches hold 50 events."""
+    """Return a service whose batches hold 50 events."""
     site = serve_long(batch_limit=50)
     site.study()
     return site
@@ -44,7 +44,7 @@ def small(serve_long: Serve) -> Site:
 
 @pytest.fixture
 def readers(small: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the threads that read a batch."""
+    """Record the names of the threads that read a batch."""
     names: list[str] = []
     read = small.running.service.decode
 

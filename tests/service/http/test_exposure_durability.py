@@ -1,4 +1,4 @@
-"""Exposures that the service logs itself are not durable when it answers, and every page that promises says so."""
+"""Durability of exposures: those that the service logs itself are not durable when it answers, as the pages state."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ def test_a_decision_is_answered_before_its_exposure_is_written(serve: Any, monke
         waited: httpx.Response = site.client.post("/v1/studies/feed/events", json=[exposure])
         assert waited.status_code == 503, "an event is acknowledged when it is durable, and not before"
     site.limit_time(60)
-    # The way that the page names: send it as an event, and wait. The unit counts once all the same.
+    # The documented way: send it as an event, and wait. The unit still counts once.
     assert site.client.post("/v1/studies/feed/events", json=[exposure]).json()["accepted"] == 1
     site.client.post("/v1/studies/feed/assign", json={"unit": "ann"}).raise_for_status()

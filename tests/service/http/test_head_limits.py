@@ -1,4 +1,4 @@
-"""Limits of request heads and connections: what is too large, too slow or unread ends the connection, and no other."""
+"""Limits of request heads and connections: a head that is too large, too slow or unread ends only its connection."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_small_body_limit_holds_on_every_route(serve: Serve) -> None:
 
 
 class FakeTransport(asyncio.Transport):
-    """Transport that notes what is done to it."""
+    """Transport that records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class FakeTransport(asyncio.Transport):
 
 
 class FakeLoop:
-    """Loop whose time passes when a test says so."""
+    """Event loop whose time a test moves forward."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -287,7 +287,7 @@ def test_deadlines_follow_the_requests() -> None:
     caller = Caller(OpenConnections(SETTINGS), loop)
     loop.advance(20)
     caller.send(GET + b"\r\n")
-    loop.advance(1_000)  # an answer takes as long as it takes
+    loop.advance(1_000)  # an answer may take any time
     caller.answer()
     loop.advance(59)
     caller.send(GET)
@@ -361,8 +361,8 @@ ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 WHOLE = post(PATH, UNIT)
 
 
-class Answering:
-    """Responder that notes what it is asked."""
+class RecordingResponder:
+    """Responder that records its requests."""
 
     suffix = b"/assign"
 
@@ -376,7 +376,7 @@ class Answering:
 
 
 def test_a_whole_request_is_answered_without_the_server() -> None:
-    loop, connections, answering = FakeLoop(), OpenConnections(SETTINGS), Answering()
+    loop, connections, answering = FakeLoop(), OpenConnections(SETTINGS), RecordingResponder()
     caller = Caller(connections, loop, answering)
     Caller(connections, loop)
     for turn in range(3):
@@ -394,7 +394,7 @@ def test_a_whole_request_is_answered_without_the_server() -> None:
 
 
 def test_an_answer_without_the_server_leaves_the_next_request_its_own_headers() -> None:
-    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), Answering())
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), RecordingResponder())
     caller.send(WHOLE)
     caller.send(GET + b"\r\n")
     scope = {"headers": [(b"host", b"localhost"), (b"trailer", b"t")]}
@@ -403,7 +403,7 @@ def test_an_answer_without_the_server_leaves_the_next_request_its_own_headers() 
 
 
 def test_a_request_that_is_not_answered_here_reaches_the_server() -> None:
-    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), Answering(None))
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), RecordingResponder(None))
     caller.send(WHOLE)
     assert caller.server.received == len(WHOLE)
     caller.answer()
@@ -427,7 +427,7 @@ FOR_THE_SERVER = {
 
 @pytest.mark.parametrize("case", FOR_THE_SERVER)
 def test_other_requests_are_left_to_the_server(case: str) -> None:
-    pieces, answering = FOR_THE_SERVER[case], Answering()
+    pieces, answering = FOR_THE_SERVER[case], RecordingResponder()
     caller = Caller(OpenConnections(SETTINGS), FakeLoop(), answering)
     for piece in pieces:
         caller.send(piece)
@@ -437,7 +437,7 @@ def test_other_requests_are_left_to_the_server(case: str) -> None:
 
 
 def test_the_rest_of_an_answered_request_reaches_the_server() -> None:
-    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), Answering())
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), RecordingResponder())
     refused = post("/nowhere", UNIT)
     caller.send(refused[:-5])
     caller.answer()
@@ -449,7 +449,7 @@ def test_the_rest_of_an_answered_request_reaches_the_server() -> None:
 
 
 def test_a_caller_that_does_not_read_is_left_to_the_server() -> None:
-    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), Answering())
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), RecordingResponder())
     caller.connection.pause_writing()
     caller.send(WHOLE)
     assert caller.server.received == len(WHOLE)
@@ -461,7 +461,7 @@ def test_a_caller_that_does_not_read_is_left_to_the_server() -> None:
 
 def test_the_timer_of_the_server_does_not_end_while_requests_are_answered_without_it() -> None:
     loop = FakeLoop()
-    caller = Caller(OpenConnections(SETTINGS), loop, Answering())
+    caller = Caller(OpenConnections(SETTINGS), loop, RecordingResponder())
     caller.send(GET + b"\r\n")
     caller.answer()
     reached = [len(GET) + 2]
@@ -476,7 +476,7 @@ def test_the_timer_of_the_server_does_not_end_while_requests_are_answered_withou
 
 def test_the_head_of_a_whole_request_is_limited() -> None:
     for lines in (b"a:b\r\n" * 200, b"a: %b\r\n" % (b"b" * 40_000)):
-        answering = Answering()
+        answering = RecordingResponder()
         caller = Caller(OpenConnections(SETTINGS), FakeLoop(), answering)
         caller.send(WHOLE.replace(b"Host:", lines + b"Host:"))
         assert caller.transport.written == HEAD_TOO_LARGE

@@ -1,4 +1,4 @@
-"""A held round over HTTP: shown, counted, and resolved."""
+"""Held round over HTTP: reported, counted, and resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running service reads Kafka topics: started and ended with it, told on /metrics, going on where it left off."""
+"""Kafka topics in a running service: start, stop, metrics, and continuation from the last offset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def producer() -> Iterator[Producer]:
-    """A producer that carries the mock cluster."""
+    """Return a producer that carries the mock cluster."""
     made = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none", "log_level": 0})
     yield made
     made.flush(10)
@@ -55,14 +55,14 @@ def read_metric(site: Site, line: str) -> float | None:
 
 
 def lag(site: Site) -> float | None:
-    """What waits in all partitions of the topic clicks; None where none is told."""
+    """Return the lag of all partitions of the topic clicks; None without a metric."""
     lines = [line for line in site.client.get("/metrics").text.splitlines() if line.startswith("pasto_kafka_lag{")]
     found = [float(line.rpartition(" ")[2]) for line in lines if 'topic="clicks"' in line]
     return sum(found) if found else None
 
 
 def free(folder: Path) -> bool:
-    """Whether nobody holds a store's directory."""
+    """Return true if no process holds a store's directory."""
     try:
         StoreDirectory(folder).release()
     except UnsafeStoreError:
@@ -135,7 +135,7 @@ def test_a_client_that_fails_to_the_last_is_begun_again(monkeypatch: pytest.Monk
 
         def close(self) -> None:
             Broken.closes += 1
-            if Broken.closes > 1:  # the first is of the look at the settings
+            if Broken.closes > 1:  # the first one comes from the check of the settings
                 raise RuntimeError("and cannot even be closed")
 
     monkeypatch.setattr("pasto.service.kafka.subscribe", lambda topics, settings: Broken())

@@ -1,4 +1,4 @@
-"""What is too much, too deep, too slow or not what was asked for."""
+"""Limits of requests: too large, too deep, too slow, or of a wrong type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def code(answer: Any) -> tuple[int, str]:
 
 
 def talk(site: Site, sent: bytes, *, wait: float = 60.0) -> bytes:
-    """Say something to the socket, and hear everything until it is closed."""
+    """Send bytes to the socket, and read everything until it closes."""
     host, port = site.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=wait) as connection:
         connection.sendall(sent)
@@ -40,7 +40,7 @@ def talk(site: Site, sent: bytes, *, wait: float = 60.0) -> bytes:
 
 @pytest.fixture(scope="module")
 def tight(serve_long: Serve) -> Site:
-    """A service with small limits."""
+    """Return a service with small limits."""
     site = serve_long(body_limit=20_000, batch_limit=50, request_timeout=0.5)
     site.limit_time(60)
     site.study()
@@ -63,7 +63,7 @@ def test_a_body_that_says_it_is_long_is_refused_before_it_is_read(tight: Site) -
 
 def test_a_body_that_does_not_say_how_long_it_is_is_refused_on_the_way(tight: Site) -> None:
     head = f"POST {EVENTS} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-    heard = talk(tight, head.encode() + b"3e8\r\n%b\r\n" % (b" " * 1000) * 40)  # and more is to come
+    heard = talk(tight, head.encode() + b"3e8\r\n%b\r\n" % (b" " * 1000) * 40)  # and more follows
     assert heard.startswith(b"HTTP/1.1 413")
     assert b'"body_too_large"' in heard
 

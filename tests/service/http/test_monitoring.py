@@ -1,4 +1,4 @@
-"""Logs and counters: what is in them, and what must never be."""
+"""Logs and counters: their contents, and secrets that they must never contain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["json", "text"])
 def lines(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
-    """Everything the process logs, in one of the forms."""
+    """Return every line that the process logs, in one of the forms."""
     root = logging.getLogger()
     level = root.level
     stream = io.StringIO()
@@ -111,7 +111,7 @@ def test_requests_are_counted_by_route_and_never_by_what_callers_make_up(serve: 
     assert age is not None
     assert float(age[1]) >= 0
     site.client.patch("/v1/studies/feed", json={"action": "pause", "reason": "lunch"}).raise_for_status()
-    assert "pasto_round_age_seconds{" not in site.client.get("/metrics").text  # nobody is paged for a pause
+    assert "pasto_round_age_seconds{" not in site.client.get("/metrics").text  # a pause must not page anyone
 
 
 def test_alerts_name_what_is_counted_and_can_fire() -> None:

@@ -1,4 +1,4 @@
-"""The OpenAPI document and the page, both against the table of routes."""
+"""OpenAPI document and page of the API, compared with the table of routes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def scopes(route: Route) -> str:
 
 
 def table() -> str:
-    """The page's table of routes."""
+    """Return the page's table of routes."""
     rows = [f"| `{each.method} {each.path}` | {scopes(each)} | {each.summary} |" for each in ROUTES]
     return "\n".join(["| route | scope | what it does |", "|---|---|---|", *rows])
 
 
 def codes() -> dict[str, set[int]]:
-    """Every error code with its statuses, as the source raises them."""
+    """Return every error code with its statuses, as the source raises them."""
     found: dict[str, set[int]] = {code: {status} for code, status in PLAIN.items()}
     for status, code in STATUSES.values():
         found.setdefault(code, set()).add(status)
@@ -55,7 +55,7 @@ def codes() -> dict[str, set[int]]:
 
 
 def code_table() -> str:
-    """The page's table of errors."""
+    """Return the page's table of errors."""
     rows = [
         f"| `{code}` | {', '.join(map(str, sorted(statuses)))} |"
         for code, statuses in sorted(codes().items(), key=lambda each: (min(each[1]), each[0]))
@@ -64,11 +64,11 @@ def code_table() -> str:
 
 
 def test_the_page_has_every_route() -> None:
-    assert table() in PAGE.read_text(encoding="utf-8"), f"run `python {Path(__file__).name}` here to write it anew"
+    assert table() in PAGE.read_text(encoding="utf-8"), f"run `python {Path(__file__).name}` here to update it"
 
 
 def test_the_page_has_every_error() -> None:
-    assert code_table() in PAGE.read_text(encoding="utf-8"), f"run `python {Path(__file__).name}` here to write it anew"
+    assert code_table() in PAGE.read_text(encoding="utf-8"), f"run `python {Path(__file__).name}` here to update it"
 
 
 def test_the_page_has_every_metric(site: Site) -> None:
@@ -76,7 +76,7 @@ def test_the_page_has_every_metric(site: Site) -> None:
     site.client.post("/v1/studies/feed/assign", json={"unit": "ann"}).raise_for_status()
     served = set(re.findall(r"^# TYPE (\w+) ", site.client.get("/metrics").text, re.MULTILINE))
     documented = set(re.findall(r"^\| `(pasto_\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-    served.add("pasto_store_free_bytes")  # told only where the store is a directory
+    served.add("pasto_store_free_bytes")  # reported only if the store is a directory
     assert {name.removesuffix("_total") for name in served} == {name.removesuffix("_total") for name in documented}
 
 
@@ -113,7 +113,7 @@ def test_routes_with_scopes_say_so_in_the_build_document() -> None:
 
 
 def rewrite() -> None:
-    """Put the real tables into the page."""
+    """Write the current tables into the page."""
     page = PAGE.read_text(encoding="utf-8")
     page = re.sub(r"^(TABLE\n|\| route \|.*?\n(?!\|))", lambda _: table() + "\n", page, flags=re.S | re.M)
     page = re.sub(r"^(CODES\n|\| code \|.*?\n(?!\|))", lambda _: code_table() + "\n", page, flags=re.S | re.M)

@@ -1,4 +1,4 @@
-"""Flags, as the protocol says and as the real OpenFeature client for Python reads them."""
+"""OpenFeature flags: responses by the protocol, read by the real OpenFeature client for Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BASELINE = {"weight": 2, "depth": 10, "ranker": "fast", "boost": False}
 
 @pytest.fixture(scope="module")
 def flags(serve_long: Serve) -> Site:
-    """A service with a study whose parameters are of every type, and one that is still a draft."""
+    """Return a service with a study whose parameters are of every type, and one that is still a draft."""
     site = serve_long()
     site.study("ranking", parameters=PARAMETERS, baseline=BASELINE)
     site.study("later", start=False)

@@ -1,4 +1,4 @@
-"""The question process: answers are computed outside the service, the same to the byte, and no process is left."""
+"""Question process: byte-identical answers outside the service's process, and no process remains afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENOUGH = 120.0
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuestionProcess]:
-    """A question process over a store that this process holds."""
+    """Return a question process over a store that this process holds."""
     where = str(tmp_path_factory.mktemp("store"))
     store = open_store(where)
     process = QuestionProcess(Settings(store=where, retry_after=7))
@@ -103,7 +103,7 @@ def test_no_process_is_left_or_started_after_the_end(process: QuestionProcess) -
 
 
 def computed_in_nowhere(process: QuestionProcess) -> int:
-    """Ask about a store that does not exist: that is the question's error, and the process lives on."""
+    """Ask about a store that does not exist: the question fails, and the process lives on."""
     with pytest.raises(AnsweredError) as answered:
         process.compute(answer_pid, ENOUGH)
     assert answered.value.response.status == 503
@@ -113,7 +113,7 @@ def computed_in_nowhere(process: QuestionProcess) -> int:
 
 @pytest.fixture(scope="module")
 def learned(serve_long: Serve, tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """A service with a question process, and a study that learned a round."""
+    """Return a service with a question process, and a study that learned a round."""
     where = str(tmp_path_factory.mktemp("served"))
     site = serve_long(store=where, poll=60, pages=lambda service: Dashboard(service).routes)
     column = {"event": "seen", "aggregate": "sum", "range": [0, 9]}

@@ -1,4 +1,4 @@
-"""Slow questions: they take no thread of others, wait in a short queue, and equal ones are computed once."""
+"""Slow questions: they use no thread of other requests, wait in a short queue, and equal ones are computed once."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WHAT_IF = "/v1/studies/feed/what-if"
 ENOUGH = 120.0
 
 
-class Slow:
-    """A question that is answered when it is let; counts how often it was computed."""
+class SlowQuestion:
+    """Question that finishes when the test allows it, and counts its computations."""
 
     def __init__(self) -> None:
         self.begun = threading.Semaphore(0)
@@ -41,8 +41,8 @@ class Slow:
 
 
 @contextmanager
-def asking(site: Site, slow: Slow, questions: list[dict[str, Any]]) -> Iterator[list[Any]]:
-    """Ask questions, each from a thread of its own; they are answered at the end."""
+def asking(site: Site, slow: SlowQuestion, questions: list[dict[str, Any]]) -> Iterator[list[Any]]:
+    """Ask questions, each from a separate thread; they are answered at the end."""
 
     def ask(question: dict[str, Any]) -> httpx.Response:
         return client.post(WHAT_IF, json=question)
@@ -55,12 +55,12 @@ def asking(site: Site, slow: Slow, questions: list[dict[str, Any]]) -> Iterator[
 
 
 @pytest.fixture
-def slow() -> Slow:
-    return Slow()
+def slow() -> SlowQuestion:
+    return SlowQuestion()
 
 
 def test_slow_questions_do_not_hold_up_events_a_pause_or_the_revocation_of_a_key(
-    serve: Serve, slow: Slow, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, slow: SlowQuestion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = serve(threads=2, request_timeout=ENOUGH)
     site.study()
@@ -97,7 +97,9 @@ def test_slow_questions_do_not_hold_up_events_a_pause_or_the_revocation_of_a_key
         assert {each.result() for each in asked} == {200}
 
 
-def test_a_question_too_many_is_asked_to_come_back(serve: Serve, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_too_many_is_asked_to_come_back(
+    serve: Serve, slow: SlowQuestion, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = serve(question_threads=1, max_questions=1, request_timeout=ENOUGH)
     site.study()
     monkeypatch.setattr(site.running.service, "what_if", slow)
@@ -114,7 +116,7 @@ def test_a_question_too_many_is_asked_to_come_back(serve: Serve, slow: Slow, mon
 
 
 def test_equal_questions_are_computed_once_until_the_study_changes(
-    serve: Serve, slow: Slow, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, slow: SlowQuestion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = serve(request_timeout=ENOUGH)
     site.study()
@@ -174,7 +176,7 @@ def test_answers_are_cached_up_to_so_many_bytes() -> None:
             assert found.body == text.encode()
 
     run(ask)
-    assert computed == ["aaaa", "bbbb", "cccc", "bbbb"]  # the least recently asked one was dropped for cccc
+    assert computed == ["aaaa", "bbbb", "cccc", "bbbb"]  # the least recently used one was dropped for cccc
 
 
 def test_a_question_that_no_caller_waits_for_is_not_begun() -> None:

@@ -1,4 +1,4 @@
-"""A key that sends too many events is asked to come back, and no other key is."""
+"""Rate limit: a key that sends too many events is asked to come back, and no other key is."""
 
 from __future__ import annotations
 

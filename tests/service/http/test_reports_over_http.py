@@ -1,4 +1,4 @@
-"""Reports, other questions and the breaker's counter, over HTTP."""
+"""Reports, other questions and the counter of guardrail pauses, over HTTP."""
 
 from __future__ import annotations
 

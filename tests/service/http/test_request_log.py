@@ -1,4 +1,4 @@
-"""The log of requests: a stranger cannot fill it."""
+"""Request log: a stranger cannot fill it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors: the library's, the store's, and those that nobody foresaw."""
+"""Error responses: of the library, of the store, and of unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_file_that_may_not_grow_is_told_as_full_and_mended_by_room(serve: Serv
 def test_a_store_that_does_not_answer_in_time_is_busy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     site = serve()
     site.study()
-    site.client.get("/v1/studies/feed/policy").raise_for_status()  # from now on the study is known
+    site.client.get("/v1/studies/feed/policy").raise_for_status()  # the study is cached after this
     site.limit_time(0.2)
     never: Future[Any] = Future()
     monkeypatch.setattr(site.running.service, "ingest", lambda *_, **__: never)

@@ -1,4 +1,4 @@
-"""A study whose learner draws the same each time."""
+"""Seed of a study: its learner draws the same each time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_seed_is_taken_with_the_study_file(serve: Serve) -> None:
     store = site.running.service.store
     seeds = {name: row.seed for name in ("one", "two", "three") if (row := store.read_study(name)) is not None}
     assert (seeds["one"], seeds["two"]) == (7, 8)
-    assert seeds["three"] > 2**40  # drawn; a smaller one comes once in four million
+    assert seeds["three"] > 2**40  # random; a smaller one has a chance of one in four million
 
 
 @pytest.mark.parametrize("query", ["seed=-1", "seed=x", "seed=", "seed=1&seed=2", "who=7", f"seed={2**53 + 1}"])

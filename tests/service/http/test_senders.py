@@ -1,4 +1,4 @@
-"""The key of a request is the sender of its events and decisions, and an ingest key does not learn the draw."""
+"""Senders: the key of a request identifies its sender, and an ingest key cannot read the draw."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "settings.md"
 
 
 def table() -> str:
-    """The page's table, from the settings themselves."""
+    """Return the page's table, computed from the settings."""
     rows = ["| setting | flag | variable | default | meaning |", "|---|---|---|---|---|"]
     for each in SETTINGS.values():
         kind = each.placeholder.replace("|", "\\|")
@@ -26,9 +26,7 @@ def table() -> str:
 
 
 def test_the_page_has_every_setting_as_it_is() -> None:
-    assert table() in PAGE.read_text(encoding="utf-8"), (
-        f"run `python {Path(__file__).name}` here to write the page anew"
-    )
+    assert table() in PAGE.read_text(encoding="utf-8"), f"run `python {Path(__file__).name}` here to update the page"
 
 
 def test_every_setting_is_a_flag_of_serve() -> None:
@@ -74,7 +72,7 @@ def test_not_loopback(host: str) -> None:
 
 
 def rewrite() -> None:
-    """Put the real table into the page."""
+    """Write the current table into the page."""
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(re.sub(r"^\| setting \|.*?\n(?!\|)", lambda _: table() + "\n", page, flags=re.S | re.M))
 

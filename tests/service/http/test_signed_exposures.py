@@ -1,4 +1,4 @@
-"""Signed exposures over HTTP: only callers with the scope evaluate can make exposures that count."""
+"""Signed exposures over HTTP: only callers with the scope evaluate can create exposures that count."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SCOPES = {
 }
 
 
-class Signing:
-    """A service with a signed and an unsigned study, and a key of each kind."""
+class SigningSite:
+    """Service with a signed and an unsigned study, and a key of each kind."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -59,18 +59,18 @@ class Signing:
         return {**event, "signature": sign_exposure(signing_key, study=study, **parts)}
 
     def counted(self, study: str = "feed") -> tuple[int, int]:
-        """Exposures that count, and rejected events, as the report has them."""
+        """Return the counted exposures and the rejected events of the report."""
         accounting = self.site.client.get(f"/v1/studies/{study}/report").json()["accounting"]
         lines = accounting["keys"]
         return sum(line["exposures"] for line in lines), sum(line["rejected"] for line in lines)
 
 
 @pytest.fixture
-def signing(serve: Callable[..., Any]) -> Signing:
-    return Signing(serve())
+def signing(serve: Callable[..., Any]) -> SigningSite:
+    return SigningSite(serve())
 
 
-def test_only_a_valid_signature_makes_an_exposure_count(signing: Signing) -> None:
+def test_only_a_valid_signature_makes_an_exposure_count(signing: SigningSite) -> None:
     ann, bob = signing.exposure("ann"), signing.exposure("bob")
     forged = {**ann, "id": "forged", "signature": "0" * 64}
     other_unit = {**bob, "id": "other unit", "signature": signing.sign(ann)["signature"]}
@@ -88,13 +88,13 @@ def test_only_a_valid_signature_makes_an_exposure_count(signing: Signing) -> Non
     signing.site.until(lambda: signing.counted() == (2, 2 * len(refused)))
 
 
-def test_a_signature_of_the_wrong_length_is_refused_with_the_fix(signing: Signing) -> None:
+def test_a_signature_of_the_wrong_length_is_refused_with_the_fix(signing: SigningSite) -> None:
     reason = signing.post("ranker", signing.exposure("ann", signature="abc"))["rejected"][0]["reason"]
     assert "signature" in reason
     assert "64 characters" in reason
 
 
-def test_only_a_key_that_may_evaluate_sees_the_signing_key(signing: Signing) -> None:
+def test_only_a_key_that_may_evaluate_sees_the_signing_key(signing: SigningSite) -> None:
     keys = {name: signing.policy(name).headers.get(HEADER) for name in ("ops", "ranker", "web", "viewer", "logger")}
     assert len(keys["ranker"]) == 64
     assert (keys["ops"], keys["web"]) == (keys["ranker"], keys["ranker"])
@@ -109,21 +109,21 @@ def test_only_a_key_that_may_evaluate_sees_the_signing_key(signing: Signing) -> 
         assert keys["ranker"] not in signing.site.client.get(f"/v1/studies/feed{path}").text
 
 
-def test_what_is_not_learned_from_needs_no_signature(signing: Signing) -> None:
+def test_what_is_not_learned_from_needs_no_signature(signing: SigningSite) -> None:
     fallback = signing.exposure("ann", fallback=True)
     override = signing.exposure("bob", override=True)
     metric = {"type": "metric", "id": "m", "unit": "ann", "name": "like"}
     assert signing.post("logger", fallback, override, metric)["accepted"] == 3
 
 
-def test_what_the_service_decides_needs_no_signature(signing: Signing) -> None:
+def test_what_the_service_decides_needs_no_signature(signing: SigningSite) -> None:
     headers = {"authorization": f"Bearer {signing.keys['web']}"}
     answer = signing.site.client.post("/v1/studies/feed/assign", json={"unit": "ann"}, headers=headers)
     assert answer.status_code == 200
     signing.site.until(lambda: signing.counted() == (1, 0))
 
 
-def test_a_study_that_does_not_ask_for_signatures_is_as_before(signing: Signing) -> None:
+def test_a_study_that_does_not_ask_for_signatures_is_as_before(signing: SigningSite) -> None:
     answer = signing.policy("ranker", "plain")
     assert HEADER not in answer.headers
     assert answer.headers["cache-control"] == "no-cache"
@@ -134,7 +134,7 @@ def test_a_study_that_does_not_ask_for_signatures_is_as_before(signing: Signing)
     assert "exposures" not in signing.site.running.service.policy_cache.snapshot("plain").spec.document
 
 
-def test_the_sdk_signs_what_it_decides(signing: Signing, tmp_path: Path) -> None:
+def test_the_sdk_signs_what_it_decides(signing: SigningSite, tmp_path: Path) -> None:
     with Client(signing.site.url, study="feed", api_key=signing.keys["ranker"], cache=tmp_path) as client:
         assert client.wait_until_ready(60)
         for number in range(20):
@@ -149,7 +149,7 @@ def test_the_sdk_signs_what_it_decides(signing: Signing, tmp_path: Path) -> None
     assert not any(secret in file.read_bytes() for file in files)
 
 
-def test_the_sdk_keeps_exposures_until_it_has_the_key(signing: Signing, tmp_path: Path) -> None:
+def test_the_sdk_keeps_exposures_until_it_has_the_key(signing: SigningSite, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "study": "feed",
         "api_key": signing.keys["ranker"],
@@ -179,7 +179,7 @@ def test_the_sdk_keeps_exposures_until_it_has_the_key(signing: Signing, tmp_path
     signing.site.until(lambda: signing.counted() == (1, 0))
 
 
-def test_the_sdk_says_why_a_key_without_evaluate_cannot_sign(signing: Signing) -> None:
+def test_the_sdk_says_why_a_key_without_evaluate_cannot_sign(signing: SigningSite) -> None:
     options: dict[str, Any] = {"study": "feed", "api_key": signing.keys["viewer"], "cache": None, "background": False}
     with Client(signing.site.url, **options) as client:
         assert client.wait_until_ready(60)

@@ -1,4 +1,4 @@
-"""A study's own tables over HTTP: checked without creating, a clear error when they fail, and seen in /readyz."""
+"""Study's own tables over HTTP: checked without creation, with a clear error on failure, and visible in /readyz."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_failing_source_is_an_error_with_its_reason_and_a_warning_of_readyz(se
     ready = site.client.get("/readyz")
     assert ready.status_code == 200, "decisions are still served"
     assert ready.json() == {"status": "ok", "warnings": [f"study 'feed' since round 1: {error['message']}"]}
-    # A caller from elsewhere without a key learns that something fails, not what.
+    # A remote caller without a key sees that something fails, but not the reason.
     site.client.post("/v1/keys", json={"name": "ops", "scopes": ["admin"]}).raise_for_status()
     stranger = site.client.get("/readyz", headers={"x-forwarded-for": "203.0.113.9"}).json()
     assert "the sources of 1 studies cannot be read" in stranger["warnings"][0]

@@ -1,4 +1,4 @@
-"""A store that is full, lost or damaged: what the service still does, and what `/readyz` says."""
+"""Store health: the service and `/readyz` with a store that is full, lost or damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READY = {"status": "ok"}
 
 
 class FullDisk:
-    """A connection whose commits find no room, unless the reserve was given up."""
+    """Connection whose commits find a full disk, unless the reserve file was deleted."""
 
     def __init__(self, store: Any) -> None:
         self._connection = store._connection
@@ -82,7 +82,7 @@ def test_a_full_disk_lets_only_a_pause_and_a_revocation_through(serve: Serve, tm
     bearer = {"authorization": f"Bearer {leaked['key']}"}
     assert site.client.get("/v1/studies", headers=bearer).status_code == 401
 
-    # Nothing else uses the reserve, which was taken again.
+    # Only this test uses the reserve, which was created again.
     assert (tmp_path / "pasto.reserve").stat().st_size == RESERVE_BYTES
     assert site.client.patch("/v1/studies/feed", json={"action": "resume", "reason": "no"}).status_code == 507
     assert site.client.post("/v1/keys", json={"name": "new", "scopes": ["read"]}).status_code == 507
@@ -124,7 +124,7 @@ def test_a_file_that_is_lost_under_the_service_acknowledges_nothing(serve: Serve
         copy.write_bytes(file.read_bytes())
         copy.replace(file)
     elif harm == "emptied":
-        # First into the file with everything: what lies in the log alone is not lost with the file.
+        # First into the main file: data only in the log would be lost with the log.
         store._writer.perform(lambda: store._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
         assert send(site, "checkpointed").status_code == 200
         with file.open("r+b") as opened:
@@ -185,7 +185,7 @@ def test_a_lost_store_with_keys_does_not_open_to_everybody(serve: Serve, tmp_pat
 
 
 class CountingStore:
-    """A store whose test of writing is counted, and finishes when it is allowed to."""
+    """Store that counts its write checks; each finishes when the test allows it."""
 
     def __init__(self) -> None:
         self.tests: list[Future[None]] = []

@@ -1,4 +1,4 @@
-"""A study's life over HTTP, and its policy, decisions and events."""
+"""Lifecycle of a study over HTTP, and its policy, decisions and events."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_life_over_http(serve: Serve) -> None:
 
 
 def visit(site: Site, users: int, *events: str) -> None:
-    """Users are decided for and send these events, and the round is closed."""
+    """Send these events for new users after their decisions, and close the round."""
     units = [f"user {number}" for number in range(users)]
     version = site.client.post(ASSIGN, json={"units": units}).json()["version"]
     sent = [
@@ -205,7 +205,7 @@ def test_waiting_ends_with_the_time_and_with_the_change(serve: Serve) -> None:
     tag = site.client.get(POLICY).headers["etag"]
     headers = {"if-none-match": tag}
     assert site.client.get(f"{POLICY}?wait=0.05", headers=headers).status_code == 304
-    assert site.client.get(f"{POLICY}?wait=60").status_code == 200  # whoever holds nothing does not wait
+    assert site.client.get(f"{POLICY}?wait=60").status_code == 200  # a caller without a policy does not wait
     waiting = site.running.application.context.long_poll
     many = 60
     with ThreadPoolExecutor(many) as pool:
@@ -213,7 +213,7 @@ def test_waiting_ends_with_the_time_and_with_the_change(serve: Serve) -> None:
         site.until(lambda: waiting.number == many)
         assert site.client.post(ASSIGN, json={"unit": "ann"}).status_code == 200
         site.client.post("/v1/studies/feed/rounds/close").raise_for_status()
-        site.until(lambda: waiting.number == 0)  # at once, and not when their time is up
+        site.until(lambda: waiting.number == 0)  # at once, and not after the waiting time
         found = {answer.result().headers["etag"] for answer in answers}
     assert found == {site.client.get(POLICY).headers["etag"]} != {tag}
 
@@ -230,13 +230,13 @@ def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monke
     with monkeypatch.context() as patch:
         patch.setattr(site.running.service.store, "read_generations", lost)
         site.until(lambda: policy_cache.silence > 0)
-        assert site.client.get(path, headers=tag).status_code == 304  # a hiccup is no news
+        assert site.client.get(path, headers=tag).status_code == 304  # a failed read is no new version
         patch.setattr(policies, "MAX_STORE_SILENCE_SECONDS", 0.0)
         for headers in ({}, tag):
             answer = site.client.get(path, headers=headers)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
             assert answer.headers["retry-after"]
-        assert site.client.post("/v1/studies/feed/assign", json={"unit": "u"}).status_code == 200  # it still holds
+        assert site.client.post("/v1/studies/feed/assign", json={"unit": "u"}).status_code == 200  # still valid
         waited = policy_cache.silence + policy_cache.current("feed").expires_after
         patch.setattr(type(policy_cache), "silence", property(lambda _: waited))
         assert site.client.post("/v1/studies/feed/assign", json={"unit": "u"}).status_code == 503
@@ -263,7 +263,7 @@ def test_waiting_for_one_study_is_not_ended_by_another(serve: Serve) -> None:
     assert heard == []
     site.running.stop()
     waiter.join()
-    assert heard == [304]  # whoever waits is sent away when the service ends
+    assert heard == [304]  # waiting callers get an answer when the service stops
 
 
 def test_more_waiters_than_allowed_are_answered_at_once_and_disconnected(serve: Serve) -> None:

@@ -1,4 +1,4 @@
-"""A study on a world whose level and harm can be turned, driven round by round."""
+"""Fixtures: a study on a simulated world with adjustable level and harm, run round by round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.
 
 
 class Playground:
-    """A service with one study, a clock that is set by hand, and a crowd."""
+    """Service with one study, a clock that is set by hand, and simulated users."""
 
     def __init__(self, document: dict[str, Any], where: str = "memory:") -> None:
         self.now = 1_700_000_000.0
@@ -51,7 +51,7 @@ class Playground:
         level: float = 1.0,
         lost: Callable[[str, int], bool] | None = None,
     ) -> None:
-        """Users come: each is drawn, exposed and measured; `harm` is taken from y of whoever is not in control."""
+        """Draw, expose and measure new users; `harm` is taken from y of every user outside the control."""
         policy = self.service.policy_cache.current("feed")
         self._sent += 1
         rng = np.random.default_rng([policy.version, self._sent])
@@ -74,14 +74,14 @@ class Playground:
         assert answer["rejected"] == []
 
     def round(self, users: int = 300, *, harm: float = 0.0, hours: float = 1.0, level: float = 1.0) -> CloseSummary:
-        """One round of users, closed; `level` multiplies y of everybody."""
+        """Run one round of users and close it; `level` multiplies y of every user."""
         self.crowd(users, harm=harm, level=level)
         self.now += 3600.0 * hours
         return self.service.close_round("feed", who="ann")
 
 
 def stated(**changes: Any) -> dict[str, Any]:
-    """A study file with a relative floor well below what is kept."""
+    """Return a study file with a relative threshold well below the real level."""
     column = {"event": "seen", "aggregate": "sum"}
     return {
         "name": "feed",
@@ -120,7 +120,7 @@ def playground() -> Iterator[Callable[..., Playground]]:
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.services)])
 def everywhere(request: pytest.FixtureRequest, playground: Callable[..., Playground]) -> Callable[..., Playground]:
-    """The same on every kind of store, one playground a test."""
+    """Return a playground on every kind of store, one per test."""
     if request.param == "memory":
         where = "memory:"
     elif request.param == "sqlite":

@@ -1,4 +1,4 @@
-"""Lifts adjusted by what units did before, from events to the report's words."""
+"""Adjusted lifts: covariates from before the exposure, from events to the report's text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIFT = {"w=0": 1.0, "w=1": 0.0, "w=2": 0.3, "w=3": -0.5}
 
 
 def come_back(place: Playground, users: int = 400) -> None:
-    """The same users every round, whose tastes differ far more than candidates do."""
+    """Run rounds with the same users, whose tastes differ far more than candidates do."""
     policy = place.service.policy_cache.current("feed")
     rng = np.random.default_rng([policy.version, users, int(place.now)])
     taste = np.random.default_rng(5).normal(10.0, 3.0, users)

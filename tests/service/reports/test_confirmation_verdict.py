@@ -1,4 +1,4 @@
-"""What a confirmation has shown, and that nothing else is deployed without a word."""
+"""Confirmation verdict, and the warning before another blend is deployed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ends = tuple[float, float]
 
 
 def make_lifts(control: float = 10.0, **ends: Ends | None) -> list[LiftRecord]:
-    """Return lifts of a confirmed blend with these relative intervals; None stands for ends that are not known."""
+    """Return lifts of a confirmed blend with these relative intervals; None stands for unknown ends."""
     lifts = []
     for metric, pair in ends.items():
         relative = absolute = IntervalEstimate(None, None, None)

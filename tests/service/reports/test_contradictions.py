@@ -1,4 +1,4 @@
-"""A certificate and a measured lift that disagree: said wherever a report is read, and only then."""
+"""Contradiction of a certificate and a measured lift: reported in every report, and only then."""
 
 from __future__ import annotations
 

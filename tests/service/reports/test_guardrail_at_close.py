@@ -1,4 +1,4 @@
-"""The breaker in a running study: it trips when a guardrail truly falls, says so, and only a person re-arms it."""
+"""Guardrail monitor in a running study: it pauses if a guardrail falls, reports it, and only a person resumes."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
     playground: Make, rail: dict[str, float]
 ) -> None:
     place = playground(guardrails=[{"metric": "y", **rail}], rounds={"every": "8h"})
-    for _ in range(3):  # a whole day, so that the control's level is known
+    for _ in range(3):  # a full day, so that the control's level is known
         place.round(hours=8)
     assert place.service.show("feed").state == "learning"
     place.service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
@@ -274,7 +274,7 @@ def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
 
 
 def swing(hour: float) -> float:
-    """The level of everybody at an hour: at its lowest six hours after the start."""
+    """Return the common level at an hour: lowest six hours after the start."""
     return 1.0 - 0.1 * math.sin(2.0 * math.pi * hour / 24.0)
 
 

@@ -1,4 +1,4 @@
-"""The breaker on phases whose units keep their arm: how often it cries wolf, and how soon it sees one."""
+"""Guardrail monitor in phases whose units stay in their arm: rate of false alarms, and delay of true ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cell(arm: str, values: Any) -> CellMoments:
 
 
 def phases(seed: int, level: float, *, same: bool) -> Any:
-    """Looks at a phase: the same users again and again, or new ones at every look; `level` is the blend's."""
+    """Return cumulative data of a phase: the same users again, or new ones each time; `level` is the blend's."""
     rng = np.random.default_rng(seed)
     sizes = {"blend": (200, level), "control": (100, 1.0)}
     state: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def phases(seed: int, level: float, *, same: bool) -> Any:
 
 
 def naive(measured: MeasuredRound) -> bool:
-    """An ordinary one-sided test of 95 % at every look."""
+    """Run an ordinary one-sided test of 95 % at every interim analysis."""
     blend, control = measured.cells
     gap = 0.95 * control.mean[1] - blend.mean[1]
     variance = blend.cross[1][1] / blend.units**2 + 0.95**2 * control.cross[1][1] / control.units**2
@@ -101,7 +101,7 @@ def in_own_units() -> dict[str, Any]:
 
 
 def rated(level: float, *arms: str) -> MeasuredRound:
-    """Two thousand units in each arm, whose rates are a half times the level; the blend's is also 2 % lower."""
+    """Return two thousand units in each arm, whose rates are half the level; the blend's is also 2 % lower."""
     rng = np.random.default_rng(1)
     cells = []
     for arm in arms:

@@ -1,4 +1,4 @@
-"""What the monitor carries from close to close: the same verdicts as all rounds together, whatever happens between."""
+"""Guardrail state from close to close: the same verdicts as on all rounds together, after every kind of change."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def drawn(seed: int, number: int, harm: float) -> tuple[Moments, ...]:
 
 
 def judge_all_rounds(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str, float]]:
-    """The verdicts on all rounds together, of which those before `since` only say what the control's level is."""
+    """Return the verdicts on all rounds together; rounds before `since` only give the control's level."""
     vigil = GuardrailMonitor()
     for number, measured in rounds:
         vigil = vigil.add_rounds(
@@ -74,7 +74,7 @@ def summarize_verdicts(judged: GuardrailResult) -> list[tuple[str, str, float]]:
 
 
 def store_and_read(watch: GuardrailStatus, judged: GuardrailResult) -> GuardrailStatus:
-    """The breaker after a close, as the store gives it back."""
+    """Return the monitor's state after a close, as the store returns it."""
     after = after_close(watch, "learning", "learning", judged, None)
     return StudyState.from_text(StudyState(guardrail_monitor=after).to_text()).guardrail_monitor
 
@@ -97,10 +97,10 @@ def test_closes_in_any_manner_say_what_all_rounds_together_say(
     for count, step in steps:
         if step == "re-arm":
             monitor = rearm(replace(monitor, tripped=PauseRecord(number, 0.0, "")), "paused", "learning", number)
-        if step == "forget":  # as a study that was closed by an older version
+        if step == "forget":  # as a study that an older version closed
             monitor = replace(monitor, carried=None)
             window = 0
-        if step == "other" and monitor.carried is not None:  # as one whose evidence was gathered in another way
+        if step == "other" and monitor.carried is not None:  # as a study with evidence of another method
             monitor = replace(monitor, carried={**monitor.carried, "method": 1})
         rounds: Rounds = []
         if step in ("correct", "other") and window and known:

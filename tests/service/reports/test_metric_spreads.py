@@ -1,4 +1,4 @@
-"""Traffic, deviations, spreads of candidates and daily swings that a plan takes from a study."""
+"""Metric spreads: traffic, deviations, spreads of candidates and daily swings that a plan reads from a study."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def spreads(every: str, *, swing: float = 0.3, rounds: int = 30) -> dict[str, MetricSpread]:
-    """Of hourly rounds whose level swings, with candidates that differ by 5 % in x and by 10 % in the rate."""
+    """Return spreads of hourly rounds whose level swings; candidates differ by 5 % in x and by 10 % in the rate."""
     rng = np.random.default_rng(8)
     effects = 1.0 + np.array([[0.05], [0.1], [0.0]]) * rng.standard_normal((3, CANDIDATES))
     effects[:, 0] = 1.0

@@ -1,4 +1,4 @@
-"""The report of a running study: its lifts, its data's quality, its confirmation, and other questions."""
+"""Report of a running study: lifts, data quality, confirmation, and other questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds that shift together without a contrast: the service questions its errors and certifies nothing."""
+"""Understated errors: rounds shift together without a contrast; the service warns and certifies nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_rounds_that_shift_together_are_seen_in_every_report(playground: Make, c
 
 
 def test_what_was_learned_from_late_events_is_checked_too(playground: Make) -> None:
-    """Rounds that may be corrected are learned again; the check comes out as without corrections."""
+    """Check rounds that are learned again after corrections; the result equals that without corrections."""
     place = playground(learner={"name": "thompson", "contrast": None}, rounds={"every": "1h", "accept_late": "3h"})
     for level in LEVELS:
         place.round(level=level)

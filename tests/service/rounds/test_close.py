@@ -1,4 +1,4 @@
-"""Round close: the study that a node keeps in memory, its hand-over to the next round, and conflicts of nodes."""
+"""Round close: the study that a node caches, its transfer to the next round, and conflicts of nodes."""
 
 from __future__ import annotations
 

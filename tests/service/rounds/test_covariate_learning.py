@@ -1,4 +1,4 @@
-"""Covariates in a running study: the learner sees adjusted cells, in closes, corrections, replays and reports."""
+"""Covariates in a running study: the learner uses adjusted cells in closes, corrections, replays and reports."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def document(*, adjusted: bool = True, **learner: Any) -> dict[str, Any]:
 
 
 class RunningStudy:
-    """A study with a clock set by hand, and users of different tastes who come back every round."""
+    """Study with a clock set by hand, and users of different tastes who return every round."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.now = 1_700_000_000.0
@@ -59,7 +59,7 @@ class RunningStudy:
         self.service.change("feed", "start", who="ann")
 
     def send(self, users: range, *, version: int | None = None) -> None:
-        """Send what users do under the current policy, or too late under an earlier one."""
+        """Send the actions of users under the current policy, or too late under an earlier one."""
         row = self.store.read_study("feed")
         assert row is not None
         stored = self.store.read_policy(row.number, version or row.version)
@@ -103,7 +103,7 @@ class RunningStudy:
         return Study.from_state(json.loads(text))
 
     def lifts(self) -> tuple[FloatArray, FloatArray]:
-        """Lifts of w=1 and w=2 in what is watched, with their posterior deviations."""
+        """Return lifts of w=1 and w=2 in the watched amount, with their posterior deviations."""
         samples = self.learner.posterior_samples(300)[:, 0]
         lifts = samples[:, 1:] - samples[:, :1]
         return lifts[0], lifts[1:].std(axis=0)

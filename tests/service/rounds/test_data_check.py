@@ -49,7 +49,7 @@ def service(clock: Clock, heard: list[Any]) -> Iterator[Service]:
 
 @pytest.fixture
 def begin(service: Service, document: Document) -> Callable[..., Service]:
-    """Start the study, with `rounds` as given, and close two healthy rounds."""
+    """Start the study, with the given `rounds`, and close two healthy rounds."""
 
     def begun(healthy: int = 2, **rounds: str) -> Service:
         service.create({**document, "guardrails": [], "rounds": {"every": "1h", **rounds}}, who="ann", seed=7)
@@ -186,7 +186,7 @@ def test_a_person_resolves_it(begin: Callable[..., Service], resolution: str, ro
     assert done.learned_from == ((3, 4) if resolution == "learn" else (4,))
     assert write_record(service.report("feed"))["rounds_learned"] == rounds_learned
     assert service.show("feed").held == ()
-    send(service, ("watch", "like"), version=3)  # too late: nothing is learned of it any more
+    send(service, ("watch", "like"), version=3)  # too late: this round learns nothing more
     send(service, ("exposure", "watch", "like"))
     assert close(service).learned_from == (5,)
     assert replayed(service)

@@ -1,7 +1,7 @@
-"""Late events leave no bias where rounds are open to correction, and dropping them would.
+"""Late events leave no bias if rounds are open to correction; dropped late events do.
 
-A/A: two candidates that are the same. 30 % of one candidate's events come one to three rounds late, and a unit whose
-event has not come counts 0.
+A/A: two candidates that are the same. 30 % of one candidate's events come one to three rounds late, and a unit without
+an event counts 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNITS, ROUNDS, LATEST, SHARE = 6_000, 2, 3, 0.3
 
 
 class Round:
-    """One round's events: what each unit's is worth, and how many rounds late it comes."""
+    """One round's events: each unit's value, and the number of rounds that it comes late."""
 
     def __init__(self, number: int, rng: np.random.Generator) -> None:
         self.number = number
@@ -31,7 +31,7 @@ class Round:
         self.delays[1, late] = rng.integers(1, LATEST + 1, late.sum())
 
     def at(self, now: int) -> RoundObservations:
-        """What is known of it when a round ends."""
+        """Return the round's data at the end of a later round."""
         known: FloatArray = np.where(self.number + self.delays <= now, self.values, 0.0)
         observations = [
             Observation(self.number - 1, k, UNITS, (float(row.mean()),), ((float(row.var() / UNITS),),))
@@ -41,7 +41,7 @@ class Round:
 
 
 def known_of(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
-    """What a study believes of both candidates in the end; `window` is how many rounds stay open to correction."""
+    """Return a study's estimates of both candidates; `window` is the number of rounds that stay open to correction."""
     study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), learner=Thompson(draws=2), seed=seed)
     learned = initial_update(study)
     rounds: dict[int, Round] = {}
@@ -60,7 +60,7 @@ def known_of(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
 
 
 def bias(runs: int, *, window: int) -> float:
-    """Of the candidate whose events are late against its twin, in deviations of a unit."""
+    """Return the difference of the late candidate from its twin, in deviations of a unit."""
     rng = np.random.default_rng(17)
     found = [known_of(rng, seed, window=window) for seed in range(runs)]
     return float(np.mean([second - first for first, second in found]) / DEVIATION)

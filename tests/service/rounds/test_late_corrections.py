@@ -1,4 +1,4 @@
-"""Corrections in the learner step: the order of arrival does not matter, and a failing learner stops no study."""
+"""Late corrections in the learner step: the order of arrival does not matter, and a failing learner stops no study."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def study() -> Study:
 
 
 def lesson(number: int, units: int) -> RoundObservations:
-    """What a round is known to have measured when so many units' events have come; nothing before the first."""
+    """Return the measurements of a round after the events of this many units; none before the first."""
     values = np.random.default_rng(number).normal(size=(3, 50, 2)) if units else np.empty((0, 0, 2))
     observations = [
         Observation(number - 1, k, units, tuple(row[:units].mean(axis=0).tolist()), COVARIANCE)
@@ -39,7 +39,7 @@ def lesson(number: int, units: int) -> RoundObservations:
 
 
 def taught(known: list[list[int]], window: int) -> str:
-    """A study after closes that know of each round so many units, one row for each close, and keep a window open."""
+    """Return a study after closes with this many units per round, one row per close, with an open window."""
     learned = initial_update(study())
     open_: list[int] = []
     for now, units in enumerate(known, start=1):

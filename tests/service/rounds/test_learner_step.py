@@ -85,7 +85,7 @@ def test_a_learner_that_cannot_propose_serves_its_last_policy_once_more(
 
     def fail_later(self: Any, problem: Any, state: Any, rng: Any) -> Any:
         calls.append(1)
-        if len(calls) in (1, 3):  # the first is made by learning, the second by reading the state again, and so on
+        if len(calls) in (1, 3):  # learning creates the first state, reading creates the second, and so on
             raise SolverError("no progress")
         return propose(self, problem, state, rng)
 

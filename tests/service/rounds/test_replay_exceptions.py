@@ -1,4 +1,4 @@
-"""Every exception of a replay has a sentence."""
+"""Exceptions of a replay: each has a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares and levels as people write them."""
+"""Amounts: shares and levels as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schema of study files: the published copy is true, and it accepts and refuses as the parser does.
+"""JSON Schema of study files: the published copy is current, and it accepts and refuses as the parser does.
 
 `python -m tests.service.study_file.test_json_schema` writes the published copy.
 """
@@ -50,7 +50,7 @@ def test_it_is_a_json_schema_of_its_draft() -> None:
 
 
 def yaml_files() -> dict[str, str]:
-    """Complete study files in YAML: the example, and those in the documentation and in examples/."""
+    """Return complete study files in YAML: the example, and those in the documentation and in examples/."""
     texts = {"pasto study init": EXAMPLE}
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for page in pages:

@@ -1,4 +1,4 @@
-"""Study files as text: three ways to write one, and what no file may do to its reader."""
+"""Loader of study files: three formats, and protection against hostile files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Study files: what they come to mean, and what is said of wrong ones."""
+"""Parser of study files: valid files, and the errors of wrong ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Document = dict[str, Any]
 
 
 def study(**fields: Any) -> Document:
-    """A small study file that is fine; what is given replaces its fields, and None leaves one out."""
+    """Return a small valid study file with some fields replaced; None removes a field."""
     document: Document = {
         "name": "feed",
         "baseline": {"like": 1, "share": 0},
@@ -98,7 +98,7 @@ def test_columns_begin_with_the_objectives_in_its_order() -> None:
 
 
 def timed(**changes: Any) -> Document:
-    """A study file with a window, a covariate of a ratio, and one of another metric."""
+    """Return a study file with a window, a covariate of a ratio, and one of another metric."""
     metrics = study()["metrics"]
     return {
         "watch": {**metrics["watch"], "window": "2h", "covariate": {"lookback": "7d", "metric": "likes", "cap": 99}},
@@ -601,7 +601,7 @@ def test_a_guardrail_that_cannot_fail_or_hold_is_refused(rail: Document, field: 
     with pytest.raises(StudyFileError) as refused:
         parse_spec(document)
     assert re.search(says, refused.value.problems[f"guardrails[0].{field}"])
-    stored = parse_spec(document, stored=True)  # a study that runs goes on, and says so
+    stored = parse_spec(document, stored=True)  # a running study continues, with a warning
     assert any(
         warning.startswith(f"guardrails[0].{field} ") and re.search(says, warning) for warning in stored.warnings
     )

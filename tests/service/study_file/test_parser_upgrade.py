@@ -1,4 +1,4 @@
-"""Study documents with the words of an earlier version: refused in a file, upgraded in a store."""
+"""Upgrade of study documents with the words of an earlier version: refused in a file, upgraded in a store."""
 
 from __future__ import annotations
 

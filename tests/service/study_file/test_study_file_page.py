@@ -1,6 +1,6 @@
-"""The page docs/reference/study-file.md: its tables are the parser's own, and its files are studies.
+"""Page docs/reference/study-file.md: its tables equal the parser's, and its files are studies.
 
-`python tests/service/study_file/test_study_file_page.py` writes the tables anew.
+`python tests/service/study_file/test_study_file_page.py` writes the tables.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def test_the_page_has_every_field_as_the_parser_knows_it() -> None:
     tables = {found["section"]: found["table"] for found in TABLE.finditer(PAGE.read_text(encoding="utf-8"))}
     assert set(tables) == {section_of(field.path) for field in FIELDS}
     for section, table in tables.items():
-        assert table == table_of(section), f"run {Path(__file__).name} as a program to write the tables anew"
+        assert table == table_of(section), f"run {Path(__file__).name} as a program to update the tables"
 
 
 def blocks() -> list[str]:

@@ -19,7 +19,7 @@ PRICES = {BOOK: 7.99, LAMP: None, SOAP: 12.5}
 
 
 def check(pairs: Interactions, name: str) -> None:
-    """Three of four ratings have three stars; the book and the soap have a price."""
+    """Check that three of four ratings have three stars, and that the book and the soap have a price."""
     assert (pairs.name, pairs.rows, pairs.events, pairs.user_count, pairs.item_count) == (name, 4, 3, 2, 3)
     by_pair = dict(zip(zip(pairs.users.tolist(), pairs.items.tolist(), strict=True), pairs.items, strict=True))
     assert len(by_pair) == 3

@@ -19,7 +19,7 @@ MOVIES = [
 
 
 def write_csv(place: Path, end: str = "\n") -> None:
-    """As in 20M, 25M and latest: a header, commas, and quotes around titles with commas."""
+    """Write the format of 20M, 25M and latest: a header, commas, and quotes around titles with commas."""
     rows = [f"{user},{movie},{stars},1112486027" for user, movie, stars in RATINGS]
     (place / "ratings.csv").write_text(end.join(["userId,movieId,rating,timestamp", *rows, ""]), newline="")
     titles = [title.replace('"', '""') for _, title, _ in MOVIES]
@@ -28,14 +28,14 @@ def write_csv(place: Path, end: str = "\n") -> None:
 
 
 def dat(stars: bool) -> bytes:
-    """As in 10M and 1M: no header, two colons, Latin letters in one byte each."""
+    """Write the format of 10M and 1M: no header, two colons, Latin letters in one byte each."""
     if stars:
         return "".join(f"{user}::{movie}::{rated:g}::838985046\n" for user, movie, rated in RATINGS).encode()
     return "".join(f"{movie}::{title}::{genres}\n" for movie, title, genres in MOVIES).encode("latin-1")
 
 
 def check(pairs: Interactions) -> None:
-    """Users 1, 2 and 7 gave three stars or more to movies 2 and 29; 32 is the only documentary."""
+    """Check that users 1, 2 and 7 gave three stars or more to movies 2 and 29; 32 is the only documentary."""
     assert (pairs.rows, pairs.events, pairs.user_count, pairs.item_count) == (6, 4, 3, 2)
     assert sorted(zip(pairs.users.tolist(), pairs.items.tolist(), strict=True)) == [(0, 0), (0, 1), (1, 0), (2, 1)]
     assert pairs.worth["documentary"].tolist() == [0.0, 0.0]

@@ -18,7 +18,7 @@ def of(pairs: set[tuple[int, int]], worth: list[float] | None = None) -> Interac
 
 
 def slowly(pairs: set[tuple[int, int]], least: int) -> set[tuple[int, int]]:
-    """One user or item at a time, until nobody is short."""
+    """Remove one user or item at a time, until all have enough ratings."""
     left = set(pairs)
     while True:
         for side in (0, 1):

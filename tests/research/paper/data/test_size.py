@@ -1,4 +1,4 @@
-"""Twenty million ratings, as many as MovieLens-20M has, are read and prepared within eight gibibytes."""
+"""Size of data: twenty million ratings, as in MovieLens-20M, are read and prepared within eight gibibytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write(place: Path, rows: int) -> None:
 
 
 def measured(place: Path) -> list[int]:
-    """Rows, positives, positives kept, and the most memory a fresh process had."""
+    """Return rows, positives, prepared positives, and the peak memory of a fresh process."""
     done = subprocess.run([sys.executable, "-c", READ, str(place)], capture_output=True, text=True, check=True)
     return [int(word) for word in done.stdout.split()]
 
@@ -56,7 +56,7 @@ def test_twenty_million_ratings_fit_into_eight_gibibytes(tmp_path: Path) -> None
 
 
 def test_memory_grows_with_the_positives_and_not_with_the_file(tmp_path: Path) -> None:
-    """A hundred bytes a row would be 2 GB for all of them; a file read whole would need several times that."""
+    """Check peak memory: 100 bytes per row would be 2 GB, and reading the complete file several times that."""
     write(tmp_path, 50_000)
     small = measured(tmp_path)
     write(tmp_path, 300_000)

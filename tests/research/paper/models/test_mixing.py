@@ -11,7 +11,7 @@ ALPHAS = [0.0, 0.125, 0.3, 0.5, 0.77, 1.0]
 
 
 def some_scores(users: int, items: int, alike: float, seed: int) -> tuple[Scores, Scores]:
-    """Two models that agree more or less; values repeat, so that there are ties."""
+    """Return the scores of two models that agree more or less, with repeated values and so with ties."""
     rng = np.random.default_rng(seed)
     common = rng.normal(size=(users, items))
     first, second = (np.round(alike * common + rng.normal(size=(users, items)), 1) for _ in range(2))

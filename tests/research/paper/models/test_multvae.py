@@ -1,4 +1,4 @@
-"""Training needs torch, which `make paper` installs; these run where it is there."""
+"""Training of MultVAE, which needs torch; `make paper` installs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL = MultVaeSettings(hidden=(32, 8), batch=64, epochs=30, annealing=10, patie
 
 
 def tastes(seed: int = 0) -> tuple[csr_array, csr_array]:
-    """600 users of four tastes, who take 12 of their taste's 20 items: eight to train on, four to test with."""
+    """Return 600 users of four tastes, who choose 12 of their taste's 20 items: eight to train, four to test."""
     rng = np.random.default_rng(seed)
     train_pairs, test_pairs = np.zeros((600, 80)), np.zeros((600, 80))
     for user in range(600):

@@ -10,7 +10,7 @@ from pasto_research.paper.models.ranking import gains, rate, weighted
 
 
 def test_recall_revenue_and_genre_recall_by_hand() -> None:
-    """30 items scored 30, 29, …, 1, of which the first two are known: the list is items 2 to 21."""
+    """Check 30 items with scores 30, 29, …, 1, of which the first two are known: the list is items 2 to 21."""
     scores = np.arange(30, 0, -1, dtype=np.float32)[None]
     known = csr_array(np.eye(30)[[0]] + np.eye(30)[[1]])
     wanted = csr_array(np.isin(np.arange(30), [2, 10, 21, 22, 29]).astype(float)[None])

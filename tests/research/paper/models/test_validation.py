@@ -36,7 +36,7 @@ def test_what_is_known_but_not_wanted_stays_known() -> None:
 
 
 def test_weighted_ndcg_by_hand() -> None:
-    """Item 0 is known; the list is 1, 2, 3; wanted are 2 with weight 3 and 3 with weight 1."""
+    """Check a list 1, 2, 3 without the known item 0; relevant are 2 with weight 3 and 3 with weight 1."""
     scores = np.array([[9.0, 4.0, 3.0, 2.0, 1.0]], np.float32)
     known, wanted = csr_array(np.eye(5)[[0]]), csr_array(np.array([[0.0, 0, 3, 1, 0]]))
     got = 3 / np.log2(3) + 1 / np.log2(4)

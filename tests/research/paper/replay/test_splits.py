@@ -10,7 +10,7 @@ from pasto_research.paper.replay.users import Splits
 
 
 def user_sample(users: int = 203, seed: int = 0) -> UserSample:
-    """Three candidates that trade x against y; every third user has no y."""
+    """Return three candidates that trade x against y; every third user has no y."""
     rng = np.random.default_rng(seed)
     truth = np.array([[1.0, 0.6, 0.0], [0.0, 0.4, 1.0]])
     values = truth[:, :, None] + rng.standard_normal((2, 3, users))
@@ -20,7 +20,7 @@ def user_sample(users: int = 203, seed: int = 0) -> UserSample:
 
 @given(st.integers(1, 7), st.integers(1, 5), st.integers(0, 100))
 def test_folds_of_a_split_are_disjoint_and_of_equal_size(folds: int, count: int, seed: int) -> None:
-    """Each user's value is a power of two, so that a fold's sum tells who was in it."""
+    """Check folds of users whose values are powers of two, so that a fold's sum identifies its users."""
     users = 20
     some = UserSample.of(("x",), 2.0 ** np.arange(users)[None, None])
     splits = Splits.of(some, folds=folds, count=count, rng=np.random.default_rng(seed))

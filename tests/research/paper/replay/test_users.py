@@ -14,7 +14,7 @@ OBJECTIVE = pasto.maximize("x").keep("y", at_least=0.5)
 
 
 def user_sample(users: int = 400, seed: int = 0) -> UserSample:
-    """Three candidates that trade x against y; every third user has no y."""
+    """Return three candidates that trade x against y; every third user has no y."""
     rng = np.random.default_rng(seed)
     truth = np.array([[1.0, 0.6, 0.0], [0.0, 0.4, 1.0]])
     values = truth[:, :, None] + 0.3 * rng.standard_normal((2, 1, users))
@@ -39,7 +39,7 @@ def test_a_metric_under_some_candidates_only_is_refused() -> None:
 
 @given(st.integers(1, 7), st.integers(0, 100))
 def test_folds_are_disjoint_and_of_equal_size(count: int, seed: int) -> None:
-    """Each user's value is a power of two, so that a fold's sum tells who was in it."""
+    """Check folds of users whose values are powers of two, so that a fold's sum identifies its users."""
     users = 20
     some = UserSample.of(("x",), 2.0 ** np.arange(users)[None, None])
     means, _ = some.measure([0] * count, np.random.default_rng(seed))
@@ -93,7 +93,7 @@ def test_repeats_are_decided_by_the_seed() -> None:
 
 
 def test_halves_choose_on_one_half_and_measure_on_the_other() -> None:
-    """A fourth candidate shines for even users and fails for odd ones: chosen by luck, it disappoints elsewhere."""
+    """Add a fourth candidate that is best for even users and worst for odd ones: its gain is only chance."""
     users = 200
     rng = np.random.default_rng(3)
     values = np.concatenate([np.zeros((1, 1, users)), rng.normal(0.0, 5.0, (1, 30, users))], axis=1)
