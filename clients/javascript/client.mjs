@@ -20,6 +20,10 @@ export class Client {
   #default;
   #holder;
   #decisions;
+  /** Decisions of units that do not take part. They must not displace others, because most units may be among them. */
+  #leftOut;
+  #notEnrolled = 0;
+  #notEnrolledEvents = 0;
   #buffer;
   #poller;
   #sender;
@@ -51,6 +55,7 @@ export class Client {
     this.#default = Object.freeze({ arm: "none", candidate: null, name: "baseline", values, propensity: 0 });
     this.#holder = new PolicyHolder(study, clock.now);
     this.#decisions = new DecisionCache(checkAmount("decisionCacheSize", decisionCacheSize, 1));
+    this.#leftOut = new DecisionCache(decisionCacheSize);
     this.#buffer = new EventBuffer(checkAmount("maxBufferedEvents", maxBufferedEvents, 1), ({ unit }) =>
       this.#decisions.forget(unit),
     );
@@ -83,11 +88,18 @@ export class Client {
     return !this.#stop.signal.aborted && this.#holder.isFresh;
   }
 
-  /** Return the candidate of a unit, and log its exposure once for each unit and policy. */
+  /**
+   * Return the candidate of a unit, and log its exposure once for each unit and policy.
+   *
+   * The study's audience reads `options.attributes`. A unit that does not take part gets the baseline with the arm
+   * "not_enrolled", without an exposure, and no metric events are sent for it.
+   */
   assign(unit, options) {
     try {
       unit = normalizeUnit(unit);
-      const [bucket, version, reason] = this.#choose(unit, options?.override);
+      const [bucket, version, reason] = this.#choose(unit, options?.override, options?.attributes);
+      if (isLeftOut({ arm: bucket.arm, reason })) return this.#leaveOut(unit, bucket, version);
+      this.#leftOut.forget(unit);
       const cached = this.#decisions.get(unit);
       if (cached?.reason === reason && cached.version === version && cached.name === bucket.name) return cached;
       const decision = new Decision(this.#onMetric, unit, bucket, version, reason);
@@ -111,7 +123,7 @@ export class Client {
       this.#errorLog.refuse(error.message);
       return;
     }
-    this.#sendMetric(unit, this.#decisions.get(unit), event, fields);
+    this.#sendMetric(unit, this.#leftOut.get(unit) ?? this.#decisions.get(unit), event, fields);
   }
 
   /** Send the waiting events now; resolve to whether the service accounted for all of them. Never rejects. */
@@ -141,6 +153,8 @@ export class Client {
       buffered: this.#buffer.pending,
       dropped: candidates.reduce((sum, { dropped }) => sum + dropped, 0),
       droppedMetrics: this.#buffer.droppedMetrics,
+      notEnrolled: this.#notEnrolled,
+      notEnrolledEvents: this.#notEnrolledEvents,
       rejected: Object.fromEntries(this.#errorLog.refused),
       errors: this.#errorLog.errors,
       lastError: this.#errorLog.lastError,
@@ -149,12 +163,18 @@ export class Client {
   }
 
   /** Return the bucket of a unit, the version of the policy, and the reason. */
-  #choose(unit, override) {
+  #choose(unit, override, attributes) {
     const { policy, isFresh } = this.#holder;
     if (policy === null) return [this.#default, 0, "DEFAULT"];
     if (this.#stop.signal.aborted) return [policy.baseline, policy.version, "DEFAULT"];
+    const isDrawn = override === undefined || override === null;
+    if (isDrawn && (isFresh || policy.isPartial)) {
+      const bucket = policy.draw(unit, attributes);
+      // Also if the policy has expired: an outage makes no exposures of units that do not take part.
+      if (bucket === policy.notEnrolled) return [bucket, policy.version, "DEFAULT"];
+      if (isFresh) return [bucket, policy.version, "SPLIT"];
+    }
     if (!isFresh) return [policy.baseline, policy.version, "STALE"];
-    if (override === undefined || override === null) return [policy.draw(unit), policy.version, "SPLIT"];
     const bucket = policy.named(override);
     if (bucket !== undefined) return [bucket, policy.version, "OVERRIDE"];
     const problem = `override ${quoteValue(override)} is not a candidate of version ${policy.version}`;
@@ -162,10 +182,22 @@ export class Client {
     return [policy.baseline, policy.version, "DEFAULT"];
   }
 
+  /** Return the decision of a unit that does not take part; it has no exposure. */
+  #leaveOut(unit, bucket, version) {
+    const decision = new Decision(this.#onMetric, unit, bucket, version, "DEFAULT");
+    this.#notEnrolled += 1;
+    this.#leftOut.put(unit, decision);
+    return decision;
+  }
+
   #sendMetric(unit, decision, event, fields) {
     try {
       if (this.#stop.signal.aborted) throw new TypeError("the client is closed");
       if (unit === "") throw new TypeError("the event has no unit");
+      if (decision !== undefined && isLeftOut(decision)) {
+        this.#notEnrolledEvents += 1;
+        return;
+      }
       this.#buffer.addMetric(unit, decision, event, checkFields(event, fields));
       this.#sendIfFull();
     } catch (error) {
@@ -192,6 +224,11 @@ export class Client {
     await Promise.race([promise, this.#clock.sleep(seconds, timer.signal)]);
     timer.abort();
   }
+}
+
+/** Return whether a decision left its unit out of the study. */
+function isLeftOut({ arm, reason }) {
+  return arm === "not_enrolled" && reason === "DEFAULT";
 }
 
 /** Return a unit as text, as it is drawn and sent; an integer stands for its digits. */

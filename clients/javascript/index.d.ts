@@ -5,8 +5,8 @@ export type Value = number | string | boolean;
 export type Arm = "control" | "learner" | "not_enrolled" | "best_single" | "blend" | "paused" | "none";
 
 /**
- * Reason of a decision. SPLIT: drawn from the policy. DEFAULT: the baseline, because there was no policy or the unit is
- * not valid. STALE: the baseline, because the policy expired while the service was unavailable. OVERRIDE: requested by
+ * Reason of a decision. SPLIT: drawn from the policy. DEFAULT: the baseline, because there was no policy, the unit does
+ * not take part in the study (arm "not_enrolled"), or it is not valid. STALE: the baseline, because the policy expired while the service was unavailable. OVERRIDE: requested by
  * name. The learner uses only SPLIT.
  */
 export type Reason = "SPLIT" | "DEFAULT" | "STALE" | "OVERRIDE";
@@ -32,6 +32,25 @@ export interface Bucket {
   readonly version: number;
 }
 
+/** Attributes of a unit, which the audience of a study reads; values of other types meet no condition. */
+export type Attributes = Readonly<Record<string, Value | null | undefined>>;
+
+/** Interval of [0, 2^53): a unit takes part if its place under `salt` is at least `from` and below `until`. */
+export interface EnrolmentSlice {
+  readonly kind: "holdout" | "layer" | "ramp";
+  readonly salt: string;
+  readonly from: number;
+  readonly until: number;
+}
+
+/** Condition on one attribute. */
+export interface AudienceCondition {
+  readonly attribute: string;
+  readonly operator: "in" | "<" | "<=" | ">" | ">=";
+  /** Values of one type; a comparison has one number. */
+  readonly values: readonly Value[];
+}
+
 /** Immutable policy: the candidate of each unit, and its probability. */
 export class PublishedPolicy {
   private constructor();
@@ -52,12 +71,23 @@ export class PublishedPolicy {
   readonly expiresAfter: number;
   /** True if the study accepts only signed exposures. */
   readonly signed: boolean;
+  /** Slices of the units that take part; empty if all do. */
+  readonly enrolment: readonly EnrolmentSlice[];
+  /** Conditions on the attributes of the units that take part; empty if there are none. */
+  readonly audience: readonly AudienceCondition[];
+  /** True if the policy has an enrolment or an audience, so some units do not take part. */
+  readonly isPartial: boolean;
+  /** Baseline for units that do not take part: arm "not_enrolled", width and propensity 0. */
+  readonly notEnrolled: Bucket;
   /** The document as published. */
   readonly text: string;
   /** SHA-256 of the text, in hexadecimal. */
   readonly checksum: string;
-  /** Return the bucket of a unit, always the same; throws InputError unless the unit has 1 to 256 characters. */
-  draw(unit: string): Bucket;
+  /**
+   * Return the bucket of a unit, always the same for the same unit and attributes; `notEnrolled` if it does not take
+   * part. Throws InputError unless the unit has 1 to 256 characters.
+   */
+  draw(unit: string, attributes?: Attributes | null): Bucket;
   /** Return a candidate by its name, as an override serves it. */
   named(name: string): Bucket | undefined;
 }
@@ -135,6 +165,10 @@ export interface Status {
   dropped: number;
   /** Metric events that are lost. */
   droppedMetrics: number;
+  /** Decisions of units that do not take part in the study. */
+  notEnrolled: number;
+  /** Metric events of such units; they are not sent. */
+  notEnrolledEvents: number;
   /** Events that the service or the client rejected, by reason. */
   rejected: Record<string, number>;
   errors: number;
@@ -151,8 +185,15 @@ export class Client {
   start(): Promise<boolean>;
   /** Wait for a policy; resolves to whether there is one that has not expired. */
   waitUntilReady(seconds?: number): Promise<boolean>;
-  /** Return the candidate of a unit, and log its exposure once for each unit and policy. An integer stands for its digits. */
-  assign(unit: string | number | bigint, options?: { override?: string | null } | null): Decision;
+  /**
+   * Return the candidate of a unit, and log its exposure once for each unit and policy. An integer stands for its
+   * digits. The study's audience reads `attributes`. A unit that does not take part gets the baseline with the arm
+   * "not_enrolled", without an exposure. `override` serves a candidate by its name, for a preview.
+   */
+  assign(
+    unit: string | number | bigint,
+    options?: { attributes?: Attributes | null; override?: string | null } | null,
+  ): Decision;
   /** Send a metric event of a unit; it counts for the candidate that the unit was served last. */
   track(unit: string | number | bigint, event: string, fields?: Fields | null): void;
   /** Send the waiting events now; resolves to whether the service accounted for all of them. Never rejects. */

@@ -1,5 +1,6 @@
 // Published policy: draws the candidate of a unit, by the same rule in every language.
 
+import { isInAudience } from "./enrolment.mjs";
 import { InputError, quoteValue } from "./errors.mjs";
 import { BUCKET_TOTAL, LONE_SURROGATE, readPolicy } from "./policy_document.mjs";
 import { sha256 } from "./sha256.mjs";
@@ -12,6 +13,7 @@ export class PublishedPolicy {
   #start;
   #sections;
   #named;
+  #slices;
 
   /** Read and check a document; a given checksum must be that of its text. */
   static fromText(text, checksum) {
@@ -27,15 +29,23 @@ export class PublishedPolicy {
       this.#named.set(name, Object.freeze(bucket));
     }
     this.baseline = this.#named.get(candidates.get(baseline).name);
+    this.notEnrolled = Object.freeze({ ...this.baseline, arm: "not_enrolled" });
+    this.isPartial = this.enrolment.length + this.audience.length > 0;
+    this.#slices = this.enrolment.map(({ salt, from, until }) => ({ start: encoder.encode(`${salt}\0`), from, until }));
     this.#start = encoder.encode(`${this.salt}\0`);
     this.#sections = withEnds(this.mode === "sticky" ? groupByArm(this.cells, this.salt) : this.cells);
     Object.freeze(this);
   }
 
-  /** Return the bucket of a unit, a string of 1 to 256 characters; throw InputError for any other value. */
-  draw(unit) {
+  /**
+   * Return the bucket of a unit, a string of 1 to 256 characters; throw InputError for any other value.
+   *
+   * A unit that does not take part, or whose attributes do not meet the audience, gets `notEnrolled`.
+   */
+  draw(unit, attributes) {
     checkUnit(unit);
     const bytes = encoder.encode(unit);
+    if (this.isPartial && !(isInAudience(this.audience, attributes) && this.#isEnrolled(bytes))) return this.notEnrolled;
     const place = hashPlace(this.#start, bytes);
     const { ends, entries } = this.#sections;
     let low = 0;
@@ -47,6 +57,14 @@ export class PublishedPolicy {
     }
     const entry = entries[low];
     return Array.isArray(entry) ? findWinner(entry, bytes) : entry;
+  }
+
+  /** Return whether a unit is in every slice of the enrolment. */
+  #isEnrolled(unit) {
+    return this.#slices.every(({ start, from, until }) => {
+      const place = hashPlace(start, unit);
+      return from <= place && place < until;
+    });
   }
 
   /** Return a candidate by its name, as an override serves it; undefined if there is none. */

@@ -1,5 +1,6 @@
 // Policy documents: the JSON form of a published policy, its buckets, and their checks.
 
+import { SLICE_KINDS, checkCondition } from "./enrolment.mjs";
 import { PolicyError, quoteValue } from "./errors.mjs";
 import { formatHex, sha256 } from "./sha256.mjs";
 
@@ -15,7 +16,7 @@ const RENAMED_ARMS = new Map([
   ["held", "paused"],
 ]);
 /** Fields of later features. A reader that cannot apply one rejects the document: units would be drawn wrongly. */
-const RESERVED_FIELDS = ["enrolment", "audience", "layer", "segments"];
+const RESERVED_FIELDS = ["segments"];
 const OWN_CHECKSUM = /,"sha256":"([0-9a-f]{64})"\}$/;
 const MAX_SECONDS = 1e15;
 const encoder = new TextEncoder();
@@ -51,7 +52,18 @@ export function readPolicy(text, checksum) {
     throw new PolicyError(`baseline is ${document.baseline}, which is not among the candidates`);
   }
   const cells = readCells(readArray(fields, "cells"), document.candidates, arms, document.version);
-  return { ...document, cells: Object.freeze(cells) };
+  const isPresent = fields.format !== 1;
+  const enrolment = isPresent ? readEnrolment(readOptionalArray(fields, "enrolment")) : [];
+  const audience = isPresent ? readAudience(readOptionalArray(fields, "audience")) : [];
+  if (enrolment.length + audience.length > 0 && cells.some(({ arm }) => arm === "not_enrolled")) {
+    throw new PolicyError("cells have the arm 'not_enrolled' next to enrolment or audience, which replace it");
+  }
+  return {
+    ...document,
+    cells: Object.freeze(cells),
+    enrolment: Object.freeze(enrolment),
+    audience: Object.freeze(audience),
+  };
 }
 
 /** Return whether a document carries its own checksum, which `readPolicy` verifies. */
@@ -179,6 +191,43 @@ function readCells(items, candidates, arms, version) {
   return buckets;
 }
 
+/** Return the slices of the units that take part. */
+function readEnrolment(items) {
+  return items.map((item, position) => {
+    const place = `enrolment[${position}]`;
+    const fields = checkObject(item, place);
+    const kind = readText(fields, "kind", place);
+    const salt = readText(fields, "salt", place);
+    const from = readInteger(fields, "from", place);
+    const until = readInteger(fields, "until", place);
+    if (!SLICE_KINDS.includes(kind)) {
+      throw new PolicyError(`${place}.kind is ${quoteValue(kind)}; the kinds are ${SLICE_KINDS.join(", ")}`);
+    }
+    if (from >= until) {
+      throw new PolicyError(`${place} is from ${from} until ${until}, which no unit is in; until must be above from`);
+    }
+    return Object.freeze({ kind, salt, from, until });
+  });
+}
+
+/** Return the conditions on the attributes of the units that take part. */
+function readAudience(items) {
+  return items.map((item, position) => {
+    const place = `audience[${position}]`;
+    const fields = checkObject(item, place);
+    const attribute = readText(fields, "attribute", place);
+    const operator = readText(fields, "operator", place);
+    const values = readField(fields, "values", place);
+    if (!Array.isArray(values)) throw new PolicyError(`${place}.values must be a JSON array, got ${quoteValue(values)}`);
+    if (values.some((value) => typeof value === "string" && LONE_SURROGATE.test(value))) {
+      throw new PolicyError(`a value in ${place} holds half a surrogate pair, which no text may`);
+    }
+    const condition = { attribute, operator, values: Object.freeze(values) };
+    checkCondition(condition);
+    return Object.freeze(condition);
+  });
+}
+
 function readField(fields, field, place = "the policy") {
   if (!Object.hasOwn(fields, field)) throw new PolicyError(`${field} is missing from ${place}`);
   return fields[field];
@@ -195,6 +244,14 @@ function readArray(fields, field) {
   const value = readField(fields, field);
   if (!Array.isArray(value)) throw new PolicyError(`${field} must be a JSON array, got ${quoteValue(value)}`);
   return value;
+}
+
+/** Return an array that may be missing or null; an empty one is not valid, because it could mean all or none. */
+function readOptionalArray(fields, field) {
+  if (!Object.hasOwn(fields, field) || fields[field] === null) return [];
+  const items = readArray(fields, field);
+  if (items.length === 0) throw new PolicyError(`${field} is empty; leave it out if all units take part`);
+  return items;
 }
 
 function readInteger(fields, field, place = "the policy") {

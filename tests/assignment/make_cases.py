@@ -6,10 +6,11 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from pasto_sdk.enrolment import AudienceCondition, EnrolmentSlice
 from pasto_sdk.policy import PublishedPolicy, publish_policy
 from pasto_sdk.policy_document import BUCKET_TOTAL, RENAMED_ARMS, RESERVED_FIELDS, Value, write_policy
 
@@ -17,9 +18,9 @@ WHERE = Path(__file__).parents[2] / "clients" / "conformance" / "cases.json"
 
 ABOUT = (
     "policies: each has a document (text, with its checksum) and draws as [place in units, arm, candidate's index, "
-    "width]; the propensity is width / 2^53. refused_documents must not be read; refused_units must not be drawn for, "
-    "by any policy. Draws have the arms' present names, also those of documents of format 1. Everything outside ASCII "
-    "is escaped."
+    "width, place in attributes]; the propensity is width / 2^53. Draws without the last have no attributes. "
+    "refused_documents must not be read; refused_units must not be drawn for, by any policy. Draws have the arms' "
+    "present names, also those of documents of format 1. Everything outside ASCII is escaped."
 )
 
 UNITS = [
@@ -60,6 +61,42 @@ UNITS = [
     *(f"unit-{number}" for number in range(17)),
 ]
 
+ATTRIBUTES: list[dict[str, Any]] = [
+    {},
+    {"country": "de", "tenure_days": 9, "employee": False},
+    {"country": "at", "tenure_days": 7, "employee": False, "further": "x"},
+    {"country": "at", "tenure_days": 6.999999999999999, "employee": False},
+    {"country": "DE", "tenure_days": 9, "employee": False},
+    {"country": "de ", "tenure_days": 9, "employee": False},
+    {"country": "de", "tenure_days": "9", "employee": False},
+    {"country": "de", "tenure_days": True, "employee": False},
+    {"country": "de", "tenure_days": 9, "employee": 0},
+    {"country": "de", "tenure_days": 9, "employee": None},
+    {"country": "de", "tenure_days": 9, "employee": True},
+    {"country": ["de"], "tenure_days": 9, "employee": False},
+    {"country": {"code": "de"}, "tenure_days": 9, "employee": False},
+    {"country": "de", "tenure_days": 29.9, "employee": False},
+    {"country": "de", "tenure_days": 30, "employee": False},
+    {"country": "de", "tenure_days": 1e15, "employee": False},
+    {"country": "de", "tenure_days": 1.1e15, "employee": False},
+    {"country": "de", "tenure_days": -1e15, "employee": False},
+    {"country": "de", "employee": False},
+    {"tenure_days": 9, "employee": False},
+    {"country": "de", "tenure_days": 9},
+    {"größe 👍": 1.0, "plan": "ü"},
+    {"größe 👍": 1, "plan": "u\u0308"},
+    {"größe 👍": "1", "plan": "ü"},
+    {"größe 👍": True, "plan": "ü"},
+    {"größe 👍": 2, "plan": ""},
+    {"größe 👍": -0.0, "plan": "ü"},
+]
+
+GERMAN = [
+    AudienceCondition("country", "in", ("de", "at")),
+    AudienceCondition("tenure_days", ">=", (7.0,)),
+    AudienceCondition("employee", "in", (False,)),
+]
+
 Shares = list[tuple[str, int, float]]
 
 
@@ -72,6 +109,8 @@ def policy(
     version: int = 1,
     names: dict[int, str] | None = None,
     baseline: int = 0,
+    enrolment: Sequence[EnrolmentSlice] = (),
+    audience: Sequence[AudienceCondition] = (),
 ) -> PublishedPolicy:
     candidates: dict[int, tuple[str, dict[str, Value]]]
     candidates = {index: (f"c{index}", {"weight": index / 4}) for index in {baseline, *(k for _, k, _ in shares)}}
@@ -89,6 +128,8 @@ def policy(
         shares=shares,
         valid_from=1_700_000_000.5,
         expires_after=86_400,
+        enrolment=enrolment,
+        audience=audience,
     )
 
 
@@ -136,7 +177,53 @@ def policies() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
     first = policy(confirming, state="confirming", mode="sticky", salt="feed", baseline=4)
     yield "format 1, confirming", in_format_1(first), []
     yield "format 1, paused", in_format_1(policy(paused, state="paused", mode="sticky", salt="feed")), []
-    yield "reserved fields that are null", with_fields(policy(learning, baseline=4), dict.fromkeys(RESERVED_FIELDS)), []
+    absent = dict.fromkeys((*RESERVED_FIELDS, "enrolment", "audience"))
+    yield "fields that are null", with_fields(policy(learning, baseline=4), absent), []
+    yield from enrolled()
+
+
+def enrolled() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
+    """Policies in which only some units take part."""
+    thirds = [("control", 4, 0.1), *(("learner", k, 0.3) for k in range(3))]
+    crowd = [f"crowd-{number}" for number in range(60)]
+    ramps = {percent: EnrolmentSlice("ramp", "ramp:feed", 0, BUCKET_TOTAL * percent // 100) for percent in (1, 5, 25)}
+    queue = [(f"ramp-{number}", place("ramp:feed", f"ramp-{number}")) for number in range(2_000)]
+    climbers = [unit for ramp in ramps.values() for unit in [unit for unit, own in queue if own < ramp.until][:15]]
+    for percent, ramp in ramps.items():
+        about = f"a ramp at {percent} %: a smaller share is a part of a larger one"
+        yield about, policy(thirds, baseline=4, enrolment=[ramp]), [*crowd, *dict.fromkeys(climbers)]
+    quarter = EnrolmentSlice("ramp", "ramp:feed", 0, BUCKET_TOTAL // 4)
+    yield (
+        "the next version, and the same units",
+        policy(thirds, baseline=4, salt="feed/2", enrolment=[quarter]),
+        [
+            *crowd,
+            *dict.fromkeys(climbers),
+        ],
+    )
+    layer = [EnrolmentSlice("layer", "layer:home", 0, BUCKET_TOTAL // 2)]
+    other = [EnrolmentSlice("layer", "layer:home", BUCKET_TOTAL // 2, BUCKET_TOTAL)]
+    yield "the lower half of a layer", policy(thirds, baseline=4, enrolment=layer), crowd
+    yield "its upper half", policy(thirds, baseline=4, enrolment=other), crowd
+    holdout = EnrolmentSlice("holdout", "holdout:global", BUCKET_TOTAL // 20, BUCKET_TOTAL)
+    all_three = policy(thirds, baseline=4, enrolment=[holdout, *layer, quarter])
+    yield "a holdout, a layer and a ramp", all_three, crowd
+    own = [place("layer:ψ", unit) for unit in crowd]
+    for name, start, until in (("its own place on", min(own), BUCKET_TOTAL), ("below its own place", 0, max(own))):
+        edge = EnrolmentSlice("layer", "layer:ψ", start, until)
+        yield f"a slice from a unit to {name}", policy(thirds, baseline=4, enrolment=[edge]), crowd
+    deployed = [("control", 4, 0.1), ("blend", 2, 0.5), ("blend", 7, 0.4)]
+    sticky = policy(deployed, mode="sticky", salt="feed", state="deployed", baseline=4, enrolment=[holdout, *other])
+    yield "a sticky blend in a layer", sticky, crowd
+    yield "an audience", policy(thirds, baseline=4, audience=GERMAN), crowd
+    between = [AudienceCondition("tenure_days", ">=", (7.0,)), AudienceCondition("tenure_days", "<", (30.0,))]
+    yield "an audience between two numbers", policy(thirds, baseline=4, audience=between), crowd
+    open_ends = [AudienceCondition("tenure_days", ">", (7.0,)), AudienceCondition("tenure_days", "<=", (30.0,))]
+    yield "an audience with open ends", policy(thirds, baseline=4, audience=open_ends), crowd
+    odd = [AudienceCondition("größe 👍", "in", (0.0, 1.0)), AudienceCondition("plan", "in", ("ü", ""))]
+    yield "an audience outside ASCII, of numbers and texts", policy(thirds, baseline=4, audience=odd), crowd
+    both = policy(thirds, baseline=4, enrolment=[quarter], audience=GERMAN[:2])
+    yield "an audience within a ramp", both, crowd
 
 
 def with_fields(made: PublishedPolicy, changes: dict[str, Any]) -> PublishedPolicy:
@@ -251,6 +338,47 @@ def broken() -> Iterator[tuple[str, str]]:
     for field in RESERVED_FIELDS:
         yield f"{field}, which no client can apply yet", changed(field, to={"salt": "feed", "share": 0.5})
         yield f"{field} empty", changed(field, to={})
+    part = {"kind": "ramp", "salt": "ramp:feed", "from": 0, "until": 2**50}
+    slices: dict[str, dict[str, Any]] = {
+        "of another kind": {"kind": "segment"},
+        "without kind": {"kind": None},
+        "without salt": {"salt": ""},
+        "with NUL in its salt": {"salt": "ramp\0"},
+        "from below zero": {"from": -1},
+        "from a fraction": {"from": 0.5},
+        "until true": {"until": True},
+        "until beyond 2^53": {"until": 2**53 + 2},
+        "that ends where it starts": {"from": 2**50},
+        "that ends before it starts": {"from": 2**51},
+    }
+    for about, changes in slices.items():
+        yield f"a slice {about}", changed("enrolment", to=[part, {**part, **changes}])
+    condition = {"attribute": "country", "operator": "in", "values": ["de"]}
+    conditions: dict[str, dict[str, Any]] = {
+        "without attribute": {"attribute": ""},
+        "of another operator": {"operator": "matches"},
+        "without operator": {"operator": None},
+        "without values": {"values": []},
+        "of one value, no list": {"values": "de"},
+        "of a null": {"values": [None]},
+        "of a list in a list": {"values": [["de"]]},
+        "of several types": {"values": ["de", 7]},
+        "of a boolean and a number": {"values": [True, 1]},
+        "of half a surrogate pair": {"values": ["\ud800"]},
+        "of a number beyond 10^15": {"values": [1.1e15]},
+        "that compares a text": {"operator": ">=", "values": ["7"]},
+        "that compares a boolean": {"operator": "<", "values": [True]},
+        "that compares with two numbers": {"operator": "<", "values": [1, 2]},
+    }
+    for about, changes in conditions.items():
+        yield f"a condition {about}", changed("audience", to=[{**condition, **changes}])
+    for field, entry in (("enrolment", part), ("audience", condition)):
+        yield f"{field} empty", changed(field, to=[])
+        yield f"{field} a mapping", changed(field, to=entry)
+        yield f"{field} of a list", changed(field, to=[[entry]])
+        unlisted = json.loads(policy([("learner", 0, 0.5), ("not_enrolled", 0, 0.5)]).text)
+        del unlisted["sha256"]
+        yield f"{field} with the arm not_enrolled", json.dumps({**unlisted, field: [entry]})
     yield "an unknown candidate", changed("cells", 0, "candidate", to=2)
     yield "a candidate twice in an arm", changed("cells", 2, "candidate", to=0)
     yield "an arm that returns", changed("cells", 2, "arm", to="control")
@@ -271,15 +399,22 @@ def broken() -> Iterator[tuple[str, str]]:
     yield "a sha256 behind a space", good.text.replace(own, f', "sha256":"{json.loads(good.text)["sha256"]}"')
 
 
+def draws(made: PublishedPolicy, units: Sequence[str], drawn: Sequence[int]) -> Iterator[list[Any]]:
+    """Decisions for units; if there is an audience, each has the next attributes of the list."""
+    for number, unit in enumerate(drawn):
+        which = number % len(ATTRIBUTES)
+        cell = made.draw(units[unit], ATTRIBUTES[which] if made.audience else {})
+        yield [unit, cell.arm, cell.candidate, cell.width, *([which] if made.audience else [])]
+
+
 def text() -> str:
     """Return the file's text, with one decision per line."""
     blocks = []
     units = list(UNITS)
     for about, made, further in policies():
-        drawn = [*range(len(UNITS)), *range(len(units), len(units) + len(further))]
-        units += further
-        cells = zip(drawn, made.draw_many(units[place] for place in drawn), strict=True)
-        lines = ",\n".join(json.dumps([place, cell.arm, cell.candidate, cell.width]) for place, cell in cells)
+        units += [unit for unit in further if unit not in units]
+        drawn = [*range(len(UNITS)), *map(units.index, further)]
+        lines = ",\n".join(json.dumps(line) for line in draws(made, units, drawn))
         head = json.dumps({"about": about, "checksum": made.checksum, "text": made.text})
         blocks.append(f'{head[:-1]}, "draws": [\n{lines}\n]}}')
     documents = ",\n".join(json.dumps({"about": about, "text": bad}) for about, bad in broken() if len(bad) < 10_000)
@@ -289,6 +424,8 @@ def text() -> str:
     return (
         f'{{"about": {json.dumps(ABOUT)},\n"units": [\n'
         + ",\n".join(map(json.dumps, units))
+        + '\n],\n"attributes": [\n'
+        + ",\n".join(map(json.dumps, ATTRIBUTES))
         + '\n],\n"policies": [\n'
         + ",\n".join(blocks)
         + f'\n],\n"refused_units": {refused},\n"refused_documents": [\n{documents}\n]}}\n'

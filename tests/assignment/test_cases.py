@@ -7,6 +7,7 @@ import json
 import runpy
 from collections import Counter
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,36 @@ def place(*parts: str) -> int:
 FORMAT_1_ARMS = {"outside": "not_enrolled", "single": "best_single", "held": "paused"}
 
 
-def decide(document: dict[str, Any], unit: str) -> list[Any]:
+COMPARED = {
+    ">=": lambda given, wanted: given >= wanted,
+    ">": lambda given, wanted: given > wanted,
+    "<=": lambda given, wanted: given <= wanted,
+    "<": lambda given, wanted: given < wanted,
+}
+
+
+def kind(value: object) -> str:
+    """Return the type of a value of JSON, in which 1 and 1.0 are one number, and true is not a number."""
+    return "number" if type(value) in (int, float) and abs(value) <= 10**15 else type(value).__name__  # type: ignore[arg-type]
+
+
+def meets(condition: dict[str, Any], attributes: dict[str, Any]) -> bool:
+    """Return whether attributes meet a condition as the documented rule defines it, with numbers as fractions."""
+    given: Any = attributes.get(condition["attribute"])
+    wanted = [value for value in condition["values"] if kind(value) == kind(given)]
+    if kind(given) == "number":
+        given, wanted = Fraction(given), [Fraction(value) for value in wanted]
+    if condition["operator"] == "in":
+        return given in wanted
+    return bool(wanted) and COMPARED[condition["operator"]](given, wanted[0])
+
+
+def decide(document: dict[str, Any], unit: str, attributes: dict[str, Any]) -> list[Any]:
     """Return arm, candidate and width as the documented rule defines them, with logarithms to fifty digits."""
+    slices, audience = document.get("enrolment") or [], document.get("audience") or []
+    is_enrolled = all(part["from"] <= place(part["salt"], unit) < part["until"] for part in slices)
+    if not is_enrolled or not all(meets(condition, attributes) for condition in audience):
+        return ["not_enrolled", document["baseline"], 0]
     names = {candidate["index"]: candidate["name"] for candidate in document["candidates"]}
     cells = []
     begin = 0
@@ -60,7 +89,7 @@ def test_the_file_is_what_its_generator_writes() -> None:
 
 def test_there_are_enough_of_every_kind() -> None:
     documents = [json.loads(policy["text"]) for policy in POLICIES]
-    drawn = Counter(arm for policy in POLICIES for _, arm, _, _ in policy["draws"])
+    drawn = Counter(arm for policy in POLICIES for _, arm, *_ in policy["draws"])
     assert sum(drawn.values()) >= 1000
     assert set(drawn) == set(ARMS)
     assert {document["state"] for document in documents} == {"learning", "confirming", "deployed", "paused"}
@@ -75,12 +104,25 @@ def test_there_are_enough_of_every_kind() -> None:
 def test_the_code_and_the_rule_decide_as_the_file_says(policy: dict[str, Any]) -> None:
     published = PublishedPolicy.from_text(policy["text"], policy["checksum"])
     document = json.loads(policy["text"])
-    for number, *expected in policy["draws"]:
-        unit = CASES["units"][number]
-        cell = published.draw(unit)
-        assert [cell.arm, cell.candidate, cell.width] == expected
+    for number, arm, candidate, width, *which in policy["draws"]:
+        unit, attributes = CASES["units"][number], CASES["attributes"][which[0]] if which else {}
+        cell = published.draw(unit, attributes)
+        assert [cell.arm, cell.candidate, cell.width] == [arm, candidate, width]
         assert cell.propensity == cell.width / 2**53
-        assert decide(document, unit) == expected
+        assert decide(document, unit, attributes) == [arm, candidate, width]
+        if arm != "not_enrolled":
+            assert published.redraw(unit) == cell
+
+
+def test_enrolment_is_nested_and_disjoint_in_the_cases() -> None:
+    def inside(about: str) -> set[str]:
+        [policy] = [policy for policy in POLICIES if policy["about"].startswith(about)]
+        return {CASES["units"][number] for number, arm, *_ in policy["draws"] if arm != "not_enrolled"}
+
+    one, five, quarter = (inside(f"a ramp at {percent} %") for percent in (1, 5, 25))
+    assert one < five < quarter
+    assert inside("the next version, and the same units") == quarter
+    assert inside("the lower half of a layer").isdisjoint(inside("its upper half"))
 
 
 def test_a_policy_of_format_1_is_upgraded_to_the_bytes_that_are_written_today() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,18 @@ from pasto.errors import OptionError
 from pasto.metrics.sql.assignment import assignment_query
 from pasto_sdk.policy import PublishedPolicy, publish_policy
 
+CASES = json.loads((Path(__file__).parents[2] / "clients" / "conformance" / "cases.json").read_text(encoding="utf-8"))
+PARTIAL = [policy for policy in CASES["policies"] if {"enrolment", "audience"} & set(json.loads(policy["text"]))]
+"""Cases in which only some units take part."""
+COLUMNS = {
+    "country": "VARCHAR",
+    "plan": "VARCHAR",
+    "tenure_days": "DOUBLE",
+    "größe 👍": "DOUBLE",
+    "employee": "BOOLEAN",
+}
+"""Attributes of the cases by the type of their column; a value of another type is NULL there."""
+PYTHON = {"VARCHAR": (str,), "DOUBLE": (int, float), "BOOLEAN": (bool,)}
 UNITS = 100_000
 Rows = list[tuple[str, str, int, str]]
 
@@ -99,6 +112,92 @@ def test_spark(spark: Any, units: list[str], tmp_path: Path) -> None:
     for published in [*POLICIES, LARGE]:
         rows = spark.sql(assignment_query(published, "spark", "person").query("people")).collect()
         check([tuple(row) for row in rows], published, units)
+
+
+def cases_of(case: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return rows of units without NUL, which databases cannot hold: number, unit, attributes, arm and candidate."""
+    rows = []
+    for number, (unit, arm, candidate, _, *which) in enumerate(case["draws"]):
+        given = CASES["attributes"][which[0]] if which else {}
+        values = [given.get(name) if type(given.get(name)) in PYTHON[kind] else None for name, kind in COLUMNS.items()]
+        if "\0" not in CASES["units"][unit]:
+            rows.append((number, CASES["units"][unit], *values, arm, candidate))
+    assert len(rows) > 50
+    return rows
+
+
+def expected(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [(arm, candidate, number) for number, *_, arm, candidate in rows]
+
+
+def queried(case: dict[str, Any], dialect: str) -> str:
+    """Return the query over a table `people` with the columns number, unit, and one for each attribute."""
+    policy = PublishedPolicy.from_text(case["text"])
+    columns = {name: f"a{place}" for place, name in enumerate(COLUMNS)}
+    own = assignment_query(policy, dialect, "unit", columns).query("people", also="number", named=False)
+    return f"SELECT arm, candidate, number FROM ({own}) AS assigned ORDER BY number"  # noqa: S608 -- of the test
+
+
+@pytest.mark.parametrize("case", PARTIAL, ids=lambda case: case["about"])
+def test_duckdb_on_the_cases(case: dict[str, Any]) -> None:
+    rows = cases_of(case)
+    with duckdb.connect() as connection:
+        kinds = ", ".join(f"a{place} {kind}" for place, kind in enumerate(COLUMNS.values()))
+        connection.execute(f"CREATE TABLE people (number INTEGER, unit VARCHAR, {kinds}, arm VARCHAR, c INTEGER)")
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        assert connection.execute(queried(case, "duckdb")).fetchall() == expected(rows)
+
+
+@pytest.mark.services
+def test_postgres_on_the_cases(postgres_server: Any) -> None:
+    url = postgres_server.fresh()
+    with psycopg.connect(url) as connection:
+        names = {"VARCHAR": "text", "DOUBLE": "double precision", "BOOLEAN": "boolean"}
+        kinds = ", ".join(f"a{place} {names[kind]}" for place, kind in enumerate(COLUMNS.values()))
+        create: Any = f"CREATE TABLE people (number integer, unit text, {kinds}, arm text, c integer)"
+        connection.execute(create)
+        for case in PARTIAL:
+            rows = cases_of(case)
+            connection.execute("DELETE FROM people")
+            with connection.cursor() as cursor:
+                cursor.executemany("INSERT INTO people VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)", rows)
+            query: Any = queried(case, "postgres")
+            assert connection.execute(query).fetchall() == expected(rows), case["about"]
+    postgres_server.drop(url)
+
+
+@pytest.mark.services
+def test_spark_on_the_cases(spark: Any) -> None:
+    names = {"VARCHAR": "string", "DOUBLE": "double", "BOOLEAN": "boolean"}
+    kinds = ", ".join(f"a{place} {names[kind]}" for place, kind in enumerate(COLUMNS.values()))
+    for case in PARTIAL:
+        rows = [
+            tuple(float(v) if type(v) is int and 2 <= p < 7 else v for p, v in enumerate(row)) for row in cases_of(case)
+        ]
+        frame = spark.createDataFrame(rows, f"number int, unit string, {kinds}, arm string, c int")
+        frame.createOrReplaceTempView("people")
+        found = [tuple(row) for row in spark.sql(queried(case, "spark")).collect()]
+        assert found == expected(rows), case["about"]
+
+
+def test_numbers_that_are_not_finite_meet_no_condition() -> None:
+    [case] = [case for case in PARTIAL if case["about"] == "an audience with open ends"]
+    policy = PublishedPolicy.from_text(case["text"])
+    own = assignment_query(policy, "duckdb", "unit", {"tenure_days": "days"}).query("people", named=False)
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE people (unit VARCHAR, days DOUBLE)")
+        connection.execute(
+            "INSERT INTO people VALUES ('a', 'nan'), ('b', 'inf'), ('c', '-inf'), ('d', NULL), ('e', 1e16)"
+        )
+        assert {arm for _, arm, _ in connection.execute(own).fetchall()} == {"not_enrolled"}
+
+
+def test_an_audience_needs_the_columns_of_its_attributes() -> None:
+    [case] = [case for case in PARTIAL if case["about"] == "an audience"]
+    policy = PublishedPolicy.from_text(case["text"])
+    with pytest.raises(OptionError, match="reads the attribute 'tenure_days', and no column of it is given"):
+        assignment_query(policy, "duckdb", "unit", {"country": "country"})
+    assert assignment_query(policy, "duckdb", "unit", is_exposed=True).takes_part is None
 
 
 def test_only_known_databases() -> None:

@@ -494,3 +494,66 @@ test("options that are not valid throw when the client is made", () => {
   assert.throws(() => new Client({ url: "http://127.0.0.1", study: "feed", refresh: 5 }), /now called pollInterval/);
   assert.throws(() => new Client({ url: "http://127.0.0.1", study: "feed", pollInterval: "20" }), TypeError);
 });
+
+const RAMP = { format: 2, enrolment: [{ kind: "ramp", salt: "ramp:feed", from: 0, until: 2 ** 51 }] };
+const AUDIENCE = {
+  format: 2,
+  audience: [
+    { attribute: "country", operator: "in", values: ["de", "at"] },
+    { attribute: "days", operator: ">=", values: [7] },
+  ],
+};
+
+withClient("a unit outside the enrolment leaves no trace", {}, async ({ service, clock, client }) => {
+  service.text = documentOf(1, RAMP);
+  await client.start();
+  const decisions = Array.from({ length: 400 }, (_, number) => client.assign(`user-${number}`));
+  const outside = decisions.filter(({ arm }) => arm === "not_enrolled");
+  assert.ok(outside.length > 250 && outside.length < 350);
+  for (const { name, reason, propensity } of outside) assert.deepEqual([name, reason, propensity], ["a", "DEFAULT", 0]);
+  for (const decision of decisions) {
+    decision.track("like");
+    client.track(decision.unit, "watch", { seconds: 1 });
+  }
+  assert.equal(await during(clock, client.flush()), true);
+  const inside = decisions.filter(({ reason }) => reason === "SPLIT").map(({ unit }) => unit);
+  assert.equal(inside.length + outside.length, 400);
+  assert.deepEqual(service.eventsOfType("exposure").map(({ unit }) => unit), inside);
+  assert.equal(service.eventsOfType("metric").length, 2 * inside.length);
+  const { notEnrolled, notEnrolledEvents, errors } = client.status();
+  assert.deepEqual([notEnrolled, notEnrolledEvents, errors], [outside.length, 2 * outside.length, 0]);
+});
+
+withClient("attributes decide at every call", {}, async ({ service, clock, client }) => {
+  service.text = documentOf(1, AUDIENCE);
+  await client.start();
+  const met = { attributes: { country: "de", days: 9 } };
+  const first = client.assign("ann", met);
+  assert.equal(first.reason, "SPLIT");
+  assert.equal(client.assign("ann", met), first);
+  for (const attributes of [undefined, null, {}, { country: "de" }, { country: "fr", days: 9 }]) {
+    assert.equal(client.assign("ann", { attributes }).arm, "not_enrolled");
+  }
+  client.track("ann", "like"); // the unit was served the baseline last
+  assert.equal(client.assign("ann", met), first);
+  client.track("ann", "like");
+  assert.equal(client.assign("ann", { override: "b" }).reason, "OVERRIDE");
+  await during(clock, client.flush());
+  assert.deepEqual(service.eventsOfType("exposure").map(({ unit, override }) => [unit, override]), [
+    ["ann", undefined],
+    ["ann", true],
+  ]);
+  assert.equal(service.eventsOfType("metric").length, 1);
+  assert.deepEqual([client.status().notEnrolled, client.status().notEnrolledEvents], [5, 1]);
+});
+
+withClient("an outage makes no exposures of units outside", {}, async ({ service, clock, client }) => {
+  service.text = documentOf(1, RAMP);
+  await client.start();
+  await service.close();
+  await clock.pass(700);
+  const reasons = Array.from({ length: 100 }, (_, number) => client.assign(`user-${number}`).reason);
+  assert.deepEqual(new Set(reasons), new Set(["STALE", "DEFAULT"]));
+  assert.equal(client.status().buffered, reasons.filter((reason) => reason === "STALE").length);
+  await service.open();
+});

@@ -17,8 +17,8 @@ for (const { about, text, checksum, draws } of cases.policies) {
   test(`makes the same decisions: ${about}`, () => {
     const policy = PublishedPolicy.fromText(text, checksum);
     const candidates = new Map(JSON.parse(text).candidates.map((candidate) => [candidate.index, candidate]));
-    for (const [number, arm, candidate, width] of draws) {
-      const bucket = policy.draw(cases.units[number]);
+    for (const [number, arm, candidate, width, which] of draws) {
+      const bucket = policy.draw(cases.units[number], cases.attributes[which]);
       const { name, values } = candidates.get(candidate);
       const expected = { arm, candidate, name, values, width, propensity: width / 2 ** 53, version: policy.version };
       assert.deepEqual(bucket, expected);
@@ -61,6 +61,20 @@ test("signed must be true or false", () => {
   for (const signed of [true, false]) PublishedPolicy.fromText(JSON.stringify({ ...document, signed }));
   for (const signed of [1, null, "true", {}]) {
     assert.throws(() => PublishedPolicy.fromText(JSON.stringify({ ...document, signed })), /signed must be true or false/);
+  }
+});
+
+test("attributes of any type are read without an error", () => {
+  const { sha256, ...document } = JSON.parse(cases.policies[3].text);
+  document.cells = document.cells.map((cell) => (cell.arm === "not_enrolled" ? { ...cell, arm: "blend" } : cell));
+  document.audience = [{ attribute: "days", operator: ">=", values: [7] }];
+  const policy = PublishedPolicy.fromText(JSON.stringify(document));
+  assert.notEqual(policy.draw("a", { days: 7 }), policy.notEnrolled);
+  for (const days of [6, NaN, Infinity, 9n, "9", [9], { days: 9 }, new Number(9), true, null, undefined, () => 9]) {
+    assert.equal(policy.draw("a", { days }), policy.notEnrolled);
+  }
+  for (const attributes of [null, undefined, "days", 9, [], Object.create({ days: 9 })]) {
+    assert.equal(policy.draw("a", attributes), policy.notEnrolled);
   }
 });
 

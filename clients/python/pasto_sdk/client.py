@@ -83,6 +83,8 @@ class Client:
         self._on_metric = self._send_decision_metric
         self._repeats = CallCounter()
         self._not_logged = CallCounter()
+        self._not_enrolled = CallCounter()
+        self._not_enrolled_events = CallCounter()
         self._background = BackgroundTasks(
             self._holder,
             self._buffer,
@@ -101,20 +103,22 @@ class Client:
         _CLIENTS.add(self)
         atexit.register(self.close, EXIT_TIMEOUT_SECONDS)
 
-    def assign(self, unit: str | int, *, override: str | None = None) -> Decision:
+    def assign(self, unit: str | int, /, *, override: str | None = None, **attributes: object) -> Decision:
         """Return the candidate of a unit, and log its exposure once for each unit and policy.
 
-        An integer stands for its digits. `override` serves a candidate of the current policy by its name, for a
-        preview; the learner ignores that exposure and the events after it.
+        An integer stands for its digits. The study's audience reads the attributes: `assign(unit, country="de")`. A
+        unit that does not take part in the study gets the baseline with the reason DEFAULT and the arm "not_enrolled",
+        without an exposure, and no metric events are sent for it. `override` serves a candidate of the current policy
+        by its name, for a preview; the learner ignores that exposure and the events after it.
         """
         try:
             live = self._holder.live
-            if override is None:
+            if override is None and not live.has_audience:
                 decision = live.decisions.young.get(unit)  # type: ignore[arg-type]
                 if decision is not None and decision._reason is SPLIT and self._clock() < live.until:
                     self._repeats.tick()
                     return decision
-            return self._decide(live, unit, override)
+            return self._decide(live, unit, override, attributes)
         except Exception as error:
             self._error_log.note(f"a unit was given the baseline: {type(error).__name__}: {error}")
             return self._unlogged()
@@ -123,7 +127,8 @@ class Client:
         """Send a metric event of a unit; it counts for the candidate that the unit was served last."""
         try:
             unit = _unit(unit)
-            decision = self._holder.live.decisions.get(unit)
+            live = self._holder.live
+            decision = live.not_enrolled.get(unit) or live.decisions.get(unit)
         except Exception as error:
             self._error_log.refuse(f"{type(error).__name__}: {error}")
             return
@@ -179,6 +184,8 @@ class Client:
             "reason": self._current_reason(live),
             "repeated": self._repeats.read(),
             "unlogged": self._not_logged.read(),
+            "not_enrolled": self._not_enrolled.read(),
+            "not_enrolled_events": self._not_enrolled_events.read(),
             "buffered": self._buffer.pending(),
             "dropped": sum(line["dropped"] for lines in accounts.values() for line in lines.values()),
             "dropped_metrics": self._buffer.dropped_metrics,
@@ -201,15 +208,23 @@ class Client:
 
     # Private methods
 
-    def _decide(self, live: PolicyState, unit: object, override: str | None) -> Decision:
+    def _decide(
+        self, live: PolicyState, unit: object, override: str | None, attributes: Mapping[str, object]
+    ) -> Decision:
         """Choose a candidate for a unit, log its exposure if it is new, and cache the decision."""
         unit = _unit(unit)
-        cell, reason = self._choose(live, unit, override)
+        cell, reason = self._choose(live, unit, override, attributes)
         version = 0 if live.policy is None else live.policy.version
         if self._closed:
             self._not_logged.tick()
             return Decision(self._on_metric, unit, version, cell, reason)
+        if live.policy is not None and cell is live.policy.not_enrolled:
+            self._not_enrolled.tick()
+            decision = Decision(self._on_metric, unit, version, cell, reason)
+            live.not_enrolled.put(unit, decision)
+            return decision
         with self._buffer.lock:
+            live.not_enrolled.forget(unit)
             known = live.decisions.get(unit)
             if known is not None and known._reason is reason and known._cell is cell:
                 self._repeats.tick()
@@ -221,13 +236,21 @@ class Client:
             self._background.nudge()
         return decision
 
-    def _choose(self, live: PolicyState, unit: str, override: str | None) -> tuple[Bucket, Reason]:
+    def _choose(
+        self, live: PolicyState, unit: str, override: str | None, attributes: Mapping[str, object]
+    ) -> tuple[Bucket, Reason]:
         """Return the bucket of a unit, and the reason."""
         policy, reason = live.policy, self._current_reason(live)
-        if policy is None or reason is not SPLIT:
+        if policy is None or reason is DEFAULT:
             return (self._default if policy is None else policy.baseline), reason
-        if override is None:
-            return policy.draw(unit), SPLIT
+        if override is None and (reason is SPLIT or policy.is_partial):
+            cell = policy.draw(unit, attributes)
+            if cell is policy.not_enrolled:  # also if the policy has expired: an outage makes no exposures of others
+                return cell, DEFAULT
+            if reason is SPLIT:
+                return cell, SPLIT
+        if override is None or reason is not SPLIT:
+            return policy.baseline, reason
         if override in policy.named:
             return policy.named[override], OVERRIDE
         self._error_log.note(
@@ -258,6 +281,9 @@ class Client:
                 raise FieldError("the client is closed")
             if not unit:
                 raise FieldError("the event has no unit")
+            if decision is not None and decision.is_not_enrolled:
+                self._not_enrolled_events.tick()
+                return
             waiting = self._buffer.add_metric(unit, decision, *check_fields(event, fields))
             if waiting == MAX_BATCH_EVENTS or not self._background.started:
                 self._background.nudge()
@@ -274,6 +300,8 @@ class Client:
         """Start again in a child process: keep the policy, and leave the waiting events to the parent."""
         self._repeats = CallCounter()
         self._not_logged = CallCounter()
+        self._not_enrolled = CallCounter()
+        self._not_enrolled_events = CallCounter()
         self._background.renew()
 
 

@@ -25,9 +25,9 @@ Track = Callable[["Decision", str, dict[str, object]], None]
 class Decision:
     """Candidate of one unit: its values, the reason, and the probability with which it was drawn.
 
-    Reasons: SPLIT, drawn from the policy; DEFAULT, the baseline, because there was no policy or the unit is not valid;
-    STALE, the baseline, because the policy expired while the service was unavailable; OVERRIDE, requested by name.
-    The learner uses only SPLIT.
+    Reasons: SPLIT, drawn from the policy; DEFAULT, the baseline, because there was no policy, the unit does not take
+    part in the study (arm "not_enrolled"), or it is not valid; STALE, the baseline, because the policy expired while
+    the service was unavailable; OVERRIDE, requested by name. The learner uses only SPLIT.
     """
 
     # Made for every unit: slots are filled in a third of the time that a frozen dataclass takes.
@@ -80,6 +80,11 @@ class Decision:
     def reason(self) -> Reason:
         """Reason for this candidate."""
         return self._reason
+
+    @property
+    def is_not_enrolled(self) -> bool:
+        """True if the unit does not take part in the study: it has no exposure, and its events are not sent."""
+        return self._reason is DEFAULT and self._cell.arm == "not_enrolled"
 
     def track(self, event: str, /, **fields: object) -> None:
         """Send a metric event of the unit under this decision; never blocks and never raises."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import accumulate, groupby
 from math import inf, log
@@ -13,6 +13,7 @@ from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from pasto_sdk.enrolment import NO_ATTRIBUTES, Attributes, AudienceCondition, EnrolmentSlice, is_in_audience
 from pasto_sdk.errors import InputError, PolicyError
 from pasto_sdk.policy_document import (
     BUCKET_TOTAL,
@@ -35,6 +36,9 @@ _SPARE = 64 - 53
 
 _WHOLE = float(BUCKET_TOTAL)
 
+_OF_AUDIENCE: Attributes = MappingProxyType({})
+"""Attributes of a unit that is known to be in the audience; compared by identity."""
+
 
 @dataclass(frozen=True, slots=True)
 class StickyCandidate:
@@ -56,6 +60,8 @@ class PublishedPolicy:
     Sticky: the place chooses the arm only. Within an arm each candidate gets a place of its own, h, from
     SHA-256(salt ‖ 0x00 ‖ name ‖ 0x00 ‖ unit), and the smallest −ln((h + ½)/2^53)/width wins, the earlier bucket on
     a tie: a unit moves only if its own candidate shrank or another one grew.
+
+    A unit that is not in every slice of `enrolment`, or whose attributes do not meet `audience`, gets `not_enrolled`.
 
     >>> from pasto_sdk.policy import publish_policy
     >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
@@ -88,6 +94,12 @@ class PublishedPolicy:
     """Seconds that a client may draw from it after its last contact with the service."""
     signed: bool
     """True if the study accepts only signed exposures."""
+    enrolment: tuple[EnrolmentSlice, ...]
+    """Slices of the units that take part; empty if all do."""
+    audience: tuple[AudienceCondition, ...]
+    """Conditions on the attributes of the units that take part; empty if there are none."""
+    not_enrolled: Bucket
+    """Baseline for units that do not take part: arm "not_enrolled", width and propensity 0."""
     text: str
     """The document as published."""
     checksum: str
@@ -98,12 +110,19 @@ class PublishedPolicy:
     """End of each entry of `_entries`."""
     _entries: tuple[Bucket | tuple[StickyCandidate, ...], ...] = field(init=False)
     """Bucket, or candidates of an arm, of each section of [0, 2^53)."""
+    _slices: tuple[tuple[Hash, int, int], ...] = field(init=False)
+    """Hash of the salt, start and end of each slice of `enrolment`."""
+    is_partial: bool = field(init=False)
+    """True if the policy has an enrolment or an audience, so some units do not take part."""
 
     def __post_init__(self) -> None:
         start = sha256(self.salt.encode() + b"\0")
         entries = self.cells if self.mode == "shuffled" else _arms(self.cells, start)
         ends = accumulate(_width(entry) for entry in entries)
-        for name, value in (("_start", start), ("_cuts", tuple(ends)), ("_entries", entries)):
+        slices = tuple((sha256(part.salt.encode() + b"\0"), part.start, part.until) for part in self.enrolment)
+        is_partial = bool(self.enrolment or self.audience)
+        values = {"_start": start, "_cuts": tuple(ends), "_entries": entries, "_slices": slices}
+        for name, value in {**values, "is_partial": is_partial}.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -121,6 +140,7 @@ class PublishedPolicy:
         named = {
             name: Bucket("none", index, name, values, 0, 0.0) for index, (name, values) in document.candidates.items()
         }
+        baseline = named[document.candidates[document.baseline][0]]
         return cls(
             study=document.study,
             version=document.version,
@@ -128,20 +148,23 @@ class PublishedPolicy:
             state=document.state,
             mode=document.mode,
             salt=document.salt,
-            baseline=named[document.candidates[document.baseline][0]],
+            baseline=baseline,
             named=MappingProxyType(named),
             cells=document.cells,
             valid_from=document.valid_from,
             expires_after=document.expires_after,
             signed=document.signed,
+            enrolment=document.enrolment,
+            audience=document.audience,
+            not_enrolled=replace(baseline, arm="not_enrolled"),
             text=document.text,
             checksum=document.checksum,
         )
 
-    def draw(self, unit: str) -> Bucket:
-        """Return the bucket of a unit: always the same for the same unit.
+    def draw(self, unit: str, attributes: Attributes = NO_ATTRIBUTES) -> Bucket:
+        """Return the bucket of a unit: always the same for the same unit and attributes.
 
-        A unit is a string of 1 to 256 characters.
+        A unit is a string of 1 to 256 characters. A unit that does not take part gets `not_enrolled`.
         """
         try:
             encoded = unit.encode()
@@ -151,13 +174,33 @@ class PublishedPolicy:
                 raise _unit_error(unit)
         except (AttributeError, TypeError, UnicodeEncodeError):
             raise _unit_error(unit) from None
+        if self.is_partial and not self._takes_part(encoded, attributes):
+            return self.not_enrolled
         entry = self._entries[bisect_right(self._cuts, _first_64_bits(hashed.digest())[0] >> _SPARE)]
         return entry if isinstance(entry, Bucket) else _winner(entry, encoded)
 
-    def draw_many(self, units: Iterable[str]) -> list[Bucket]:
-        """Return the bucket of each unit, in order."""
+    def redraw(self, unit: str) -> Bucket:
+        """Return the bucket of a unit whose attributes met the audience when it was drawn.
+
+        The service checks exposures in this way, because events have no attributes.
+        """
+        return self.draw(unit, _OF_AUDIENCE)
+
+    def draw_many(self, units: Iterable[str], attributes: Attributes = NO_ATTRIBUTES) -> list[Bucket]:
+        """Return the bucket of each unit, in order; the attributes are those of all of them."""
         draw = self.draw
-        return [draw(unit) for unit in units]
+        return [draw(unit, attributes) for unit in units]
+
+    def _takes_part(self, unit: bytes, attributes: Attributes) -> bool:
+        """Return whether attributes meet the audience, and the unit is in every slice of the enrolment."""
+        if attributes is not _OF_AUDIENCE and not is_in_audience(self.audience, attributes):
+            return False
+        for start_of_hash, start, until in self._slices:
+            hashed = start_of_hash.copy()
+            hashed.update(unit)
+            if not start <= _first_64_bits(hashed.digest())[0] >> _SPARE < until:
+                return False
+        return True
 
     def __eq__(self, other: object) -> bool:
         return self.text == other.text if isinstance(other, PublishedPolicy) else NotImplemented
@@ -239,11 +282,14 @@ def publish_policy(
     valid_from: float,
     expires_after: float,
     signed: bool = False,
+    enrolment: Sequence[EnrolmentSlice] = (),
+    audience: Sequence[AudienceCondition] = (),
 ) -> PublishedPolicy:
     """Publish shares of traffic, (arm, candidate, share) each, as an immutable policy.
 
     Shares sum to one; zero shares are left out, and any positive one is given at least one part of 2^53. The document
-    holds the candidates that are served, and the baseline. With `signed`, it asks for signed exposures.
+    holds the candidates that are served, and the baseline. With `signed`, it asks for signed exposures. `enrolment` and
+    `audience` name the units that take part; the shares are shares of those.
 
     >>> policy = publish_policy(study="feed", version=3, round=3, state="deployed", mode="sticky", salt="feed",
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
@@ -282,12 +328,24 @@ def publish_policy(
         "valid_from": valid_from,
         "expires_after": expires_after,
         **({"signed": True} if signed else {}),
+        **({"enrolment": [_slice_fields(part) for part in enrolment]} if enrolment else {}),
+        **({"audience": [_condition_fields(condition) for condition in audience]} if audience else {}),
     }
     try:
         text = write_policy(document)
     except (TypeError, ValueError) as error:
         raise PolicyError(f"the policy cannot be written as JSON: {error}") from error
     return PublishedPolicy.from_text(text)
+
+
+def _slice_fields(part: EnrolmentSlice) -> dict[str, object]:
+    return {"kind": part.kind, "salt": part.salt, "from": part.start, "until": part.until}
+
+
+def _condition_fields(condition: AudienceCondition) -> dict[str, object]:
+    """Return a condition as the document writes it; numbers have no fraction if they can be integers."""
+    values = [int(value) if type(value) is float and value.is_integer() else value for value in condition.values]
+    return {"attribute": condition.attribute, "operator": condition.operator, "values": values}
 
 
 def bucket_widths(shares: Sequence[float], width_total: int = BUCKET_TOTAL) -> list[int]:

@@ -11,6 +11,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, cast
 
+from pasto_sdk.enrolment import SLICE_KINDS, AudienceCondition, EnrolmentSlice
 from pasto_sdk.errors import PolicyError
 
 Value = float | int | str | bool
@@ -53,7 +54,7 @@ class Bucket:
 FORMAT = 2
 """Format of the documents that are written; format 1 is read too, and has other names of arms."""
 
-RESERVED_FIELDS = ("enrolment", "audience", "layer", "segments")
+RESERVED_FIELDS = ("segments",)
 """Fields of later features. A reader that cannot apply one rejects the document: units would be drawn wrongly."""
 
 _OWN_CHECKSUM = re.compile(rb',"sha256":"([0-9a-f]{64})"\}\Z')
@@ -78,6 +79,8 @@ class PolicyDocument:
     valid_from: float
     expires_after: float
     signed: bool
+    enrolment: tuple[EnrolmentSlice, ...]
+    audience: tuple[AudienceCondition, ...]
     text: str
     checksum: str
 
@@ -105,6 +108,11 @@ def read_policy(text: str | bytes, checksum: str | None = None) -> PolicyDocumen
     arms = _arms(fields)
     candidates = _candidates(_list(fields, "candidates"))
     cells = _cells(_list(fields, "cells"), candidates, arms)
+    is_present = fields["format"] != 1
+    enrolment = _enrolment(_optional_list(fields, "enrolment")) if is_present else ()
+    audience = _audience(_optional_list(fields, "audience")) if is_present else ()
+    if (enrolment or audience) and any(cell.arm == "not_enrolled" for cell in cells):
+        raise PolicyError("cells have the arm 'not_enrolled' next to enrolment or audience, which replace it")
     baseline = _whole(fields, "baseline")
     if baseline not in candidates:
         raise PolicyError(f"baseline is {baseline}, which is not among the candidates")
@@ -123,6 +131,8 @@ def read_policy(text: str | bytes, checksum: str | None = None) -> PolicyDocumen
         valid_from=_number(fields, "valid_from"),
         expires_after=expires_after,
         signed=_flag(fields, "signed"),
+        enrolment=enrolment,
+        audience=audience,
         text=decoded,
         checksum=found,
     )
@@ -265,6 +275,56 @@ def _cells(listed: list[object], candidates: Candidates, arms: Mapping[str, str]
     if last != BUCKET_TOTAL:
         raise PolicyError(f"the last cell ends at {last}; the cells must cover the line up to {BUCKET_TOTAL}")
     return tuple(cells)
+
+
+def _enrolment(listed: list[object]) -> tuple[EnrolmentSlice, ...]:
+    slices = []
+    for place, item in enumerate(listed):
+        where = f"enrolment[{place}]"
+        fields = _mapping(item, where)
+        kind = _word(fields, "kind", where)
+        start, until = _whole(fields, "from", where), _whole(fields, "until", where)
+        if kind not in SLICE_KINDS:
+            raise PolicyError(f"{where}.kind is {kind!r}; the kinds are {', '.join(SLICE_KINDS)}")
+        if start >= until:
+            raise PolicyError(f"{where} is from {start} until {until}, which no unit is in; until must be above from")
+        slices.append(EnrolmentSlice(kind, _word(fields, "salt", where), start, until))
+    return tuple(slices)
+
+
+def _audience(listed: list[object]) -> tuple[AudienceCondition, ...]:
+    conditions = []
+    for place, item in enumerate(listed):
+        where = f"audience[{place}]"
+        fields = _mapping(item, where)
+        attribute, operator = _word(fields, "attribute", where), _word(fields, "operator", where)
+        values = _get(fields, "values", f"{where}.values")
+        if not isinstance(values, list):
+            raise PolicyError(f"{where}.values must be a JSON array, got {_shorten(values)}")
+        conditions.append(AudienceCondition(attribute, operator, tuple(_plain_value(value, where) for value in values)))
+    return tuple(conditions)
+
+
+def _plain_value(value: object, where: str) -> float | str | bool:
+    """Return a value of a condition, with every number as a double."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        _check_text(value, f"a value in {where}")
+        return value
+    if isinstance(value, (int, float)) and abs(value) <= sys.float_info.max:
+        return float(value)
+    raise PolicyError(f"{where}.values has {_shorten(value)}; a value is a finite number, a text or a boolean")
+
+
+def _optional_list(fields: dict[str, Any], field: str) -> list[object]:
+    """Return a list that may be missing or null; an empty one is not valid, because it could mean all or none."""
+    if fields.get(field) is None:
+        return []
+    listed = _list(fields, field)
+    if not listed:
+        raise PolicyError(f"{field} is empty; leave it out if all units take part")
+    return listed
 
 
 def _mapping(value: object, where: str) -> dict[str, Any]:

@@ -61,8 +61,12 @@ class PolicyState:
     until: float
     """When it expires, on the client's clock."""
     decisions: DecisionCache
+    not_enrolled: DecisionCache
+    """Decisions of units that do not take part. They must not displace others, because most units may be among them."""
     contact: float = -math.inf
     """When the service last confirmed it, on the same clock."""
+    has_audience: bool = False
+    """True if a unit's decision also depends on its attributes."""
 
 
 @dataclass(slots=True)
@@ -80,7 +84,7 @@ class PolicyHolder:
     """Key from the service to sign exposures with, in memory only; empty if there is none."""
 
     def __post_init__(self) -> None:
-        self.live = PolicyState(None, -math.inf, DecisionCache(self.size))
+        self.live = PolicyState(None, -math.inf, DecisionCache(self.size), DecisionCache(self.size))
 
     def offer(self, text: str | bytes, checksum: str | None, *, age: float = 0.0) -> PublishedPolicy:
         """Take a policy, confirmed `age` seconds ago; raise PolicyError if it is damaged or older than the held one.
@@ -99,14 +103,17 @@ class PolicyHolder:
             if not is_restarted and self.clock() < live.until:
                 raise PolicyError(f"version {policy.version} is older than version {held.version}, which is held")
         same = held is not None and policy.checksum == held.checksum
-        self._confirm(held if held is not None and same else policy, live.decisions if same else None, age)
+        if held is not None and same:
+            self._confirm(held, age, live)
+        else:
+            self._confirm(policy, age)
         return policy
 
     def confirm(self) -> bool:
         """Record that the held policy is still current; return False if none is held."""
         if self.live.policy is None:
             return False
-        self._confirm(self.live.policy, self.live.decisions, 0.0)
+        self._confirm(self.live.policy, 0.0, self.live)
         return True
 
     @property
@@ -136,9 +143,17 @@ class PolicyHolder:
 
     def renew(self) -> None:
         """Keep the policy and drop cached decisions, in a child process after a fork."""
-        self.live = replace(self.live, decisions=DecisionCache(self.size))
+        self.live = replace(self.live, decisions=DecisionCache(self.size), not_enrolled=DecisionCache(self.size))
 
-    def _confirm(self, policy: PublishedPolicy, decisions: DecisionCache | None, age: float) -> None:
+    def _confirm(self, policy: PublishedPolicy, age: float, held: PolicyState | None = None) -> None:
+        """Make a policy the live one; the decisions of `held`, the state of the same policy, stay."""
         contact = self.clock() - age
         self.has_answered = self.has_answered or not age
-        self.live = PolicyState(policy, contact + policy.expires_after, decisions or DecisionCache(self.size), contact)
+        self.live = PolicyState(
+            policy,
+            contact + policy.expires_after,
+            DecisionCache(self.size) if held is None else held.decisions,
+            DecisionCache(self.size) if held is None else held.not_enrolled,
+            contact,
+            bool(policy.audience),
+        )

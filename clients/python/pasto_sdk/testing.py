@@ -116,5 +116,9 @@ class FakeService:
             return f"version is {version}, which was never published"
         if event["type"] == "exposure_counts" or not version or event.get("fallback") or event.get("override"):
             return None
-        drawn = self.policies[version].draw(event["unit"]).name
+        policy = self.policies[version]
+        cell = policy.redraw(event["unit"])
+        if cell is policy.not_enrolled and event["type"] == "exposure":
+            return f"unit is not enrolled in version {version}"
+        drawn = cell.name
         return None if drawn == event.get("candidate", drawn) else f"candidate is not what version {version} draws"

@@ -155,15 +155,18 @@ def team_relations(
 
 
 def _exposures(draft: QueryBuilder, table: ExposureTable, policy: PublishedPolicy, version: str) -> str:
-    """Return SQL for the cell of every exposed unit."""
+    """Return SQL for the cell of every exposed unit that takes part; the team's exposures decide on the audience."""
     unit = f"CAST({draft.identifier(table.unit)} AS {draft.dialect.text})"
     place = f"FROM {draft.table(table.table)} WHERE {draft.identifier(table.version)} = {version}"
-    own = assignment_query(policy, draft.dialect.name)
+    own = assignment_query(policy, draft.dialect.name, is_exposed=True)
+    enrolled = "" if own.takes_part is None else "arm <> 'not_enrolled'"
     if table.candidate is None:
-        return own.query(f"(SELECT DISTINCT {unit} AS unit {place}) AS exposed", named=False)
+        drawn = own.query(f"(SELECT DISTINCT {unit} AS unit {place}) AS exposed", named=False)
+        return f"SELECT * FROM ({drawn}) AS drawn WHERE {enrolled}" if enrolled else drawn  # noqa: S608 -- as below
     claimed = f"CAST({draft.identifier(table.candidate)} AS {draft.dialect.text})"
     drawn = own.query(f"(SELECT DISTINCT {unit} AS unit, {claimed} AS claimed {place}) AS exposed", also="claimed")
-    return f"SELECT * FROM ({drawn}) AS drawn WHERE name = claimed"  # noqa: S608 -- all quoted or bound
+    tests = f"name = claimed AND {enrolled}" if enrolled else "name = claimed"
+    return f"SELECT * FROM ({drawn}) AS drawn WHERE {tests}"  # noqa: S608 -- all quoted or bound
 
 
 def _select_event(draft: QueryBuilder, table: EventTable, carried: Mapping[str, str], kinds: Mapping[str, Kind]) -> str:

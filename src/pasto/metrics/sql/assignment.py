@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
+from types import MappingProxyType
 
 from pasto.errors import OptionError
+from pasto_sdk.enrolment import MAX_ATTRIBUTE_NUMBER, AudienceCondition
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import BUCKET_TOTAL, Bucket
 
@@ -36,19 +38,22 @@ class AssignmentQuery:
     unit: str
     """The column of units, as it was given."""
     hashes: Mapping[str, str]
-    """Columns to compute first, by name: the unit's place on the line, and its score for each candidate of an arm."""
+    """Columns to compute first, by name: places on the line, scores of the candidates of an arm, and attributes."""
     arm: str
     """An expression over those columns; so are the others."""
     candidate: str
     """The candidate's index."""
     name: str
     """The candidate's name."""
+    takes_part: str | None = None
+    """Condition over those columns that only units of the study meet; None if all take part."""
 
     def query(self, table: str, also: str = "", *, named: bool = True) -> str:
         """Return SQL for the assignment of every row of a table with a column `unit`: unit, arm, candidate, name.
 
-        `also` is a further column of the table. Without `named`, names are left out, and a database plans the rest in
-        half the time. Each hash is computed once: OFFSET keeps a database from merging the subquery.
+        A unit that does not take part has the arm "not_enrolled" and the baseline. `also` is a further column of the
+        table. Without `named`, names are left out, and a database plans the rest in half the time. Each hash is
+        computed once: OFFSET keeps a database from merging the subquery.
         """
         hashes = ", ".join(f"{expression} AS {name}" for name, expression in self.hashes.items())
         along = f", {also}" if also else ""
@@ -60,11 +65,22 @@ class AssignmentQuery:
         )
 
 
-def assignment_query(policy: PublishedPolicy, dialect: str, unit: str = "unit") -> AssignmentQuery:
+def assignment_query(
+    policy: PublishedPolicy,
+    dialect: str,
+    unit: str = "unit",
+    attributes: Mapping[str, str] = MappingProxyType({}),
+    *,
+    is_exposed: bool = False,
+) -> AssignmentQuery:
     """Return a policy as SQL expressions over a column of units, for "duckdb", "postgres" or "spark".
 
     `unit` is SQL, such as a column's quoted name, and must be text; numbers are hashed as the text that the SDK is
     given. Names are written in hexadecimal and made text again, so that any script passes any client.
+
+    `attributes` names the column of each attribute that the policy's audience reads; its type is text, number or
+    boolean, and NULL meets no condition. With `is_exposed`, all units have met the audience already, and no attributes
+    are read.
 
     >>> from pasto_sdk.policy import publish_policy
     >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
@@ -75,18 +91,27 @@ def assignment_query(policy: PublishedPolicy, dialect: str, unit: str = "unit") 
     """
     if dialect not in _DIGEST:
         raise OptionError(f"no SQL of {dialect!r} is known; there are {', '.join(_DIGEST)}")
-    cells = policy.cells
+    cells, baseline = policy.cells, policy.not_enrolled
     entries: list[list[int]] = [[place] for place in range(len(cells))]
     if policy.mode == "sticky":
         arms = groupby(enumerate(cells), lambda pair: pair[1].arm)
         entries = [[place for place, _ in group] for _, group in arms]
     cuts = list(accumulate(sum(cells[place].width for place in entry) for entry in entries))
     hashes = {"place": _hashed(dialect, unit, policy.salt)}
+    tests = []
+    for number, part in enumerate(policy.enrolment):
+        hashes[f"enrolment{number}"] = _hashed(dialect, unit, part.salt)
+        tests.append(f"enrolment{number} >= {part.start} AND enrolment{number} < {part.until}")
+    for number, condition in enumerate(() if is_exposed else policy.audience):
+        hashes[f"attribute{number}"] = _column(attributes, condition)
+        tests.append(_condition(dialect, f"attribute{number}", condition))
+    takes_part = " AND ".join(tests) or None
     for place in (place for entry in entries if len(entry) > 1 for place in entry):
         hashes[f"score{place}"] = _score(dialect, unit, policy.salt, cells[place])
 
     def written(value: Callable[[Bucket], str]) -> str:
-        return _tree(cuts, [_leaf(entry, [value(cells[place]) for place in entry]) for entry in entries])
+        drawn = _tree(cuts, [_leaf(entry, [value(cells[place]) for place in entry]) for entry in entries])
+        return drawn if takes_part is None else f"CASE WHEN {takes_part} THEN {drawn} ELSE {value(baseline)} END"
 
     return AssignmentQuery(
         unit=unit,
@@ -94,7 +119,36 @@ def assignment_query(policy: PublishedPolicy, dialect: str, unit: str = "unit") 
         arm=written(lambda cell: f"'{cell.arm}'"),
         candidate=written(lambda cell: str(cell.candidate)),
         name=written(lambda cell: _text(dialect, cell.name)),
+        takes_part=takes_part,
     )
+
+
+def _column(attributes: Mapping[str, str], condition: AudienceCondition) -> str:
+    """Return the column of a condition's attribute; OptionError if none is named."""
+    if condition.attribute not in attributes:
+        raise OptionError(
+            f"the policy's audience reads the attribute {condition.attribute!r}, and no column of it is given; pass "
+            f"attributes={{{condition.attribute!r}: 'its column'}}"
+        )
+    return attributes[condition.attribute]
+
+
+def _condition(dialect: str, column: str, condition: AudienceCondition) -> str:
+    """Return SQL for a condition of an audience; it is false for NULL, and for numbers that are not finite."""
+    first = condition.values[0]
+    if isinstance(first, str):
+        wanted = ", ".join(_text(dialect, str(value)) for value in condition.values)
+        return f"coalesce({column} IN ({wanted}), FALSE)"
+    if isinstance(first, bool):
+        wanted = ", ".join("TRUE" if value else "FALSE" for value in condition.values)
+        return f"coalesce({column} IN ({wanted}), FALSE)"
+    kind = _DOUBLE[dialect]
+    number = f"CAST({column} AS {kind})"
+    limit = f"CAST({MAX_ATTRIBUTE_NUMBER:.17e} AS {kind})"
+    # With an exponent, every database reads a double; without one, some read a decimal and round it twice.
+    values = [f"CAST({value:.17e} AS {kind})" for value in condition.values]
+    test = f"IN ({', '.join(values)})" if condition.operator == "in" else f"{condition.operator} {values[0]}"
+    return f"coalesce({number} {test} AND {number} BETWEEN -{limit} AND {limit}, FALSE)"
 
 
 def _tree(cuts: Sequence[int], leaves: Sequence[str]) -> str:
