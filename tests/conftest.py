@@ -25,7 +25,7 @@ class PostgresServer:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self._data = folder / "data"
-        self._user = _somebody_else() if os.getuid() == 0 else None
+        self._user = _unprivileged_user() if os.getuid() == 0 else None
         self._databases = count(1)
         if self._user is not None:
             shutil.chown(folder, self._user)
@@ -76,7 +76,7 @@ class PostgresServer:
         )
 
 
-def _somebody_else() -> str:
+def _unprivileged_user() -> str:
     known = {entry.pw_name for entry in pwd.getpwall()}
     return next(name for name in ("postgres", "nobody") if name in known)
 

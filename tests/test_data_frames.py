@@ -123,7 +123,7 @@ def _study() -> pasto.Study:
     return pasto.Study([{"w": 0}, {"w": 1}, {"w": 2}], OBJECTIVE, seed=3)
 
 
-def _told(*given: Any, **options: Any) -> Any:
+def state_after(*given: Any, **options: Any) -> Any:
     study = _study()
     study.tell(study.ask(parallel=12), *given, **options)
     return study.state()
@@ -134,14 +134,14 @@ def _measured() -> dict[str, list[float]]:
 
 
 @pytest.mark.parametrize("frame", FRAMES)
-def test_a_frame_is_told_by_its_columns(frame: Frame) -> None:
+def test_a_frame_is_recognized_by_its_columns(frame: Frame) -> None:
     measured, errors = _measured(), {name: [0.5] * 12 for name in OBJECTIVE.metrics}
     rows = [dict(zip(measured, row, strict=True)) for row in zip(*measured.values(), strict=True)]
-    right = _told(rows, [[0.5] * 3] * 12, units=range(1, 13))
+    right = state_after(rows, [[0.5] * 3] * 12, units=range(1, 13))
     turned = {name: measured[name] for name in reversed(measured)}
-    assert _told(frame(turned), frame(errors), units=frame({"n": list(range(1, 13))})) == right
+    assert state_after(frame(turned), frame(errors), units=frame({"n": list(range(1, 13))})) == right
     candidates = [assignment.name for assignment in _study().ask(parallel=12)]
-    assert _told(frame({"name": candidates, **measured}), frame(errors), units=range(1, 13)) == right
+    assert state_after(frame({"name": candidates, **measured}), frame(errors), units=range(1, 13)) == right
 
 
 @pytest.mark.parametrize("frame", FRAMES)
@@ -152,32 +152,32 @@ def test_rows_with_assignment_ids_are_put_in_order(frame: Frame) -> None:
     shuffled = {"assignment": [ids[k] for k in order], **{n: [v[k] for k in order] for n, v in measured.items()}}
     rows = list(zip(*measured.values(), strict=True))
     units = {"assignment": shuffled["assignment"], "n": [k + 1 for k in order]}
-    assert _told(frame(shuffled), units=frame(units)) == _told(rows, units=range(1, 13))
+    assert state_after(frame(shuffled), units=frame(units)) == state_after(rows, units=range(1, 13))
 
 
 def test_a_series_of_units_is_put_in_order_by_its_index() -> None:
     rows = list(zip(*_measured().values(), strict=True))
     units = pd.Series(range(1, 13), index=[f"0/{place}" for place in range(12)])
-    assert _told(rows, units=units[::-1]) == _told(rows, units=range(1, 13))
+    assert state_after(rows, units=units[::-1]) == state_after(rows, units=range(1, 13))
 
 
 @pytest.mark.parametrize("frame", FRAMES)
 def test_a_frame_that_does_not_fit_the_assignments_is_refused(frame: Frame) -> None:
     measured = _measured()
-    for change, says in (
+    for change, message in (
         ({"shares_se": [0.1] * 12}, r"has the column 'shares_se'.*leave it out, as in table\[\['watch_time', 'likes'"),
         ({"name": ["w=9"] * 12}, r"labelled 'w=9', 'w=9', 'w=9', … *, which are neither the assignments' ids \('0/0'"),
         ({"likes": ["few"] * 12}, "metrics must be numbers"),
         ({"likes": [None] + [1.0] * 11}, "likes = nan in row 0"),
     ):
-        with pytest.raises(MeasurementError, match=says):
-            _told(frame({**measured, **change}))
+        with pytest.raises(MeasurementError, match=message):
+            state_after(frame({**measured, **change}))
     with pytest.raises(MeasurementError, match="lacks the column 'likes'; it has 'watch_time', 'shares'"):
-        _told(frame({name: measured[name] for name in ("watch_time", "shares")}))
+        state_after(frame({name: measured[name] for name in ("watch_time", "shares")}))
     with pytest.raises(MeasurementError, match="metrics has 3 rows for 12 assignments"):
-        _told(frame({name: values[:3] for name, values in measured.items()}))
+        state_after(frame({name: values[:3] for name, values in measured.items()}))
     with pytest.raises(MeasurementError, match="units must be one column of numbers, got 'a', 'b'"):
-        _told(frame(measured), units=frame({"a": [1] * 12, "b": [1] * 12}))
+        state_after(frame(measured), units=frame({"a": [1] * 12, "b": [1] * 12}))
 
 
 OBSERVED: dict[str, list[Any]] = {"version": [0] * 4, "units": [90, 100, 110, 20], "control": [False] * 3 + [True]}
@@ -233,8 +233,8 @@ def test_an_observed_frame_that_does_not_fit_is_refused(frame: Frame) -> None:
         (frame(columns), {"standard_errors": frame({**SEEN, "likes": ["?"] * 4})}, MeasurementError, "must be numbers"),
         ([], {"standard_errors": frame(SEEN)}, MeasurementError, "an Observation carries its own covariance"),
     ]
-    for given, options, kind, says in cases:
-        with pytest.raises(kind, match=re.escape(says)):
+    for given, options, kind, message in cases:
+        with pytest.raises(kind, match=re.escape(message)):
             _study().observe(given, **options)
     clash = pasto.Study([{"w": 0}], pasto.maximize("units"), seed=1)
     with pytest.raises(MeasurementError, match="'units' is called like a column"):
@@ -271,7 +271,7 @@ def test_rows_by_name_are_solved() -> None:
         pasto.solve([rows[0], {"watch_time": 3}], OBJECTIVE)
 
 
-def test_columns_by_name_are_told() -> None:
+def test_columns_by_name_are_accepted() -> None:
     frame = {"likes": [1.0, 2.0], "watch_time": [10.0, 20.0]}
     objective = pasto.maximize("watch_time").keep("likes", at_least=0)
     messages = []
@@ -282,10 +282,10 @@ def test_columns_by_name_are_told() -> None:
     assert messages[0] == messages[1] == messages[2]
     study = pasto.Study(pasto.grid(a=[0, 1]), objective, seed=1)
     asked = study.ask(parallel=2)
-    for wrong, says in (
+    for wrong, message in (
         ({"likes": [1.0, 2.0], "watch_time": [10.0]}, "differ in length"),
         ({"likes": [1.0], "watch_time": [10.0]}, "has 1 rows for 2 assignments"),
         ([[1.0, 2.0], [None, 3.0]], "got None in row 1"),
     ):
-        with pytest.raises(MeasurementError, match=says):
+        with pytest.raises(MeasurementError, match=message):
             study.tell(asked, wrong)

@@ -49,7 +49,7 @@ def shown_commands() -> Iterator[tuple[Path, str, str]]:
 SHOWN = list(shown_commands())
 
 
-def test_the_readme_says_that_only_python_adds_and_retires_candidates() -> None:
+def test_the_readme_states_that_only_python_adds_and_retires_candidates() -> None:
     from pasto.service.http.routes import ROUTES
 
     assert not any("candidate" in route.path for route in ROUTES)
@@ -86,7 +86,7 @@ def test_every_command_and_option_explains_itself() -> None:
 
 
 @pytest.mark.parametrize(("page", "typed", "printed"), SHOWN, ids=[typed for _, typed, _ in SHOWN])
-def test_a_shown_command_prints_what_is_shown(
+def test_a_documented_command_prints_the_documented_output(
     page: Path, typed: str, printed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, *arguments = shlex.split(typed)

@@ -20,7 +20,7 @@ def numbers(line: str) -> list[float]:
     return [float(found) for found in re.findall(r"-?\d+\.\d+", line)]
 
 
-def test_every_example_is_tested_short_and_says_what_it_shows() -> None:
+def test_every_example_is_tested_short_and_has_a_description() -> None:
     mine = Path(__file__).read_text(encoding="utf-8")
     for path in EXAMPLES.glob("*.py"):
         text = path.read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ ROUNDS, USERS = 16, 4_000
 PICTURE = Path(__file__).parents[2] / "docs" / "figures" / "dashboard.png"
 
 
-def test_a_learned_blend_of_the_demonstration(site: Site, visit: Any) -> None:
+def test_the_screenshot_has_a_learned_blend(site: Site, visit: Any) -> None:
     """Write the picture for docs if PASTO_PICTURE is set."""
     world = feed()
     document = {**study_file(world), "confidence": 0.95}

@@ -126,7 +126,7 @@ def test_the_breaker_trips_while_the_page_is_open(site: Site, visit: Any) -> Non
     desktop.check()
 
 
-def test_a_service_that_goes_away_is_told(site: Site, visit: Any) -> None:
+def test_a_page_reports_a_service_that_stops(site: Site, visit: Any) -> None:
     site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
     desktop = visit("desktop")
     desktop.go("/studies/feed")

@@ -26,7 +26,7 @@ BALLAST = "ballast"
 """A file that fills the disk, and is removed to free space."""
 BATCHES_WHILE_FULL = 20
 READINESS_SECONDS = 5.0
-ROOM_SECONDS = 30.0
+RECOVERY_SECONDS = 30.0
 PAUSE = {"action": "pause", "reason": "the disk is full", "hold": "baseline"}
 
 
@@ -51,7 +51,9 @@ def fill_disk(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
                 node.start()
             _verify_safety(outcome, node, key)
             (disk / BALLAST).unlink()
-            node.wait_for(node.is_ready, "the service was not ready again after the disk had free space", ROOM_SECONDS)
+            node.wait_for(
+                node.is_ready, "the service was not ready again after the disk had free space", RECOVERY_SECONDS
+            )
             sender.send_until_taken()
             _verify_audit(outcome, node, turn + 1)
             outcome.repetitions += 1

@@ -50,7 +50,7 @@ def test_what_was_written_is_read_in_every_format(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-def test_no_file_whatever_breaks_the_reader(tmp_path: Path, noise: bytes) -> None:
+def test_no_file_breaks_the_reader(tmp_path: Path, noise: bytes) -> None:
     with contextlib.suppress(PastoError):
         read(tmp_path, noise)
 

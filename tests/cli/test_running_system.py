@@ -135,7 +135,7 @@ def test_a_held_round_is_reported_and_resolved(run: Any, place: Path) -> None:
     assert "every policy identical" in run("study", "replay", "feed").stdout
 
 
-def test_a_life_from_draft_to_archive(run: Any, feed: Path) -> None:
+def test_a_study_goes_from_draft_to_archive(run: Any, feed: Path) -> None:
     assert [study["state"] for study in json.loads(run("study", "list", "--json").stdout)] == ["learning"]
     closed = run("round", "close", "feed", "--reason", "to see it")
     assert closed.stdout == "feed: round 1 closed, policy 2 is served\n"
@@ -241,7 +241,7 @@ def test_wrong_names_and_files_are_refused_in_a_line(run: Any, feed: Path) -> No
         assert all(line.startswith("using the ") for line in lines[:-1]), (words, rejected.stderr)
 
 
-def test_keys_are_shown_once(run: Any, place: Path) -> None:
+def test_keys_are_printed_once(run: Any, place: Path) -> None:
     made = run("key", "create", "--name", "ranker", "--scope", "evaluate", "--scope", "ingest", "--expires-in", "30d")
     key = made.stdout.strip()
     listed = json.loads(run("key", "list", "--json").stdout)

@@ -105,7 +105,7 @@ def test_no_page_may_run_what_is_written_in_it(browser: Any, learned: Service) -
 HOSTILE = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script>{{ 7 * 7 }}"
 
 
-def test_what_people_write_is_shown_as_they_wrote_it(browser: Any, service: Service, learned: Service) -> None:
+def test_text_of_people_is_displayed_unchanged(browser: Any, service: Service, learned: Service) -> None:
     document = {**service.show("feed").document, "name": "hostile", "description": HOSTILE, "unit": "user"}
     service.create(document, who=HOSTILE, reason=HOSTILE)
     service.change("hostile", "start", who=HOSTILE, reason=HOSTILE)
@@ -118,14 +118,14 @@ def test_what_people_write_is_shown_as_they_wrote_it(browser: Any, service: Serv
     assert "{{ 7 * 7 }}" in browser.get("/studies/hostile").text
 
 
-def test_a_missing_study_is_told_on_a_page(browser: Any) -> None:
+def test_a_missing_study_gives_an_error_page(browser: Any) -> None:
     page = browser.get("/studies/<b>nothing")
     assert page.status_code == 404
     assert "there is no study" in page.text
     assert "<b>nothing" not in page.text
 
 
-def test_a_bad_study_file_is_told_by_field_and_not_lost(browser: Any, service: Service) -> None:
+def test_errors_of_a_study_file_name_fields_and_the_text_is_not_lost(browser: Any, service: Service) -> None:
     text = EXAMPLE.replace("maximize: watch_time", "maximize: wach_time").replace("control: 10%", "control: 200%")
     form = {"token": browser.token("/new"), "text": text, "reason": "try"}
     page = browser.post("/new", form)
@@ -183,20 +183,20 @@ def test_a_draft_is_edited_by_a_form(browser: Any, service: Service) -> None:
     browser.post("/studies/feed/edit", {"token": token, "text": longer, "reason": "slower"})
     assert service.show("feed").document["rounds"] != before["rounds"]
     assert service.audit("feed")[-1].reason == "slower"
-    for wrong, status, says in (
+    for wrong, status, message in (
         (text.replace("maximize", "maximise"), 422, "did you mean &#39;maximize&#39;?"),
         (text.replace("name: feed", "name: food"), 400, "a draft keeps its name"),
     ):
         response = browser.post("/studies/feed/edit", {"token": token, "text": wrong})
         assert response.status_code == status
-        assert says in response.text
+        assert message in response.text
         assert 'action="/studies/feed/edit"' in response.text
     service.change("feed", "start", who="ann")
     assert browser.get("/studies/feed/edit").status_code == 409
     assert "/edit" not in browser.get("/studies/feed").text
 
 
-def test_what_cannot_be_done_is_told_above_the_study(browser: Any, learned: Service) -> None:
+def test_a_refused_action_is_reported_above_the_study(browser: Any, learned: Service) -> None:
     page = browser.post("/studies/feed/change", {"token": browser.token("/studies/feed"), "action": "pause"})
     assert page.status_code == 400
     assert "pause needs a reason" in page.text
@@ -233,7 +233,7 @@ def test_what_is_not_confirmed_is_deployed_by_its_own_button_and_with_a_reason(b
     assert learned.show("feed").state == "deployed"
 
 
-def test_a_replay_is_told(browser: Any, learned: Service) -> None:
+def test_a_replay_is_reported(browser: Any, learned: Service) -> None:
     page = browser.post("/studies/feed/replay", {"token": browser.token("/studies/feed")})
     assert "Identical: 3 rounds" in page.text
 
@@ -300,7 +300,7 @@ def test_a_certificate_that_was_not_measured_is_a_warning(
     assert f'<p class="notice warning" role="alert">{sentence}</p>' in browser.get("/studies/feed/answer").text
 
 
-def test_no_certificate_is_shown_after_the_breaker_tripped(
+def test_no_certificate_is_displayed_after_a_guardrail_pause(
     browser: Any, learned: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentence = "The guardrail monitor stopped the study"

@@ -83,7 +83,7 @@ def test_a_key_that_may_not_read_opens_nothing(browser: Any, application: Applic
     assert log_in(browser, key(application, "ingest")).status_code == 403
 
 
-def test_whoever_may_only_read_changes_nothing(browser: Any, application: Application, learned: Service) -> None:
+def test_a_key_that_may_only_read_changes_nothing(browser: Any, application: Application, learned: Service) -> None:
     log_in(browser, key(application, "read"))
     page = browser.get("/studies/feed")
     assert "has the scope read" in page.text

@@ -65,7 +65,7 @@ def test_percent_needs_positive_levels() -> None:
         empty(2, percent=True).add(cells([0, 1], -np.ones((2, 1)), np.ones(2), 1.0), 0, None)
 
 
-def test_a_round_without_events_says_nothing_and_breaks_nothing() -> None:
+def test_a_round_without_events_adds_no_information_and_no_error() -> None:
     contrasts = empty(2, percent=True).add(cells([0, 1], np.array([[1.0], [1.2]]), np.full(2, 100.0), 1.0), 0, None)
     quiet = contrasts.add(
         RoundMeans(np.array([0, 1]), np.zeros((2, 1)), np.full(2, 50.0), np.zeros((2, 1, 1))), 0, None

@@ -57,7 +57,7 @@ def test_variances_of_few_units_do_not_pull_the_means_down() -> None:
     assert_allclose(estimates, 10.0, atol=0.5)
 
 
-def test_noisy_variances_are_pooled_and_real_differences_kept() -> None:
+def test_noisy_variances_are_pooled_and_real_differences_remain() -> None:
     rng = np.random.default_rng(1)
     alike, _ = exponential_cells(rng, 10, 30, 20)
     variances = alike.unit_covariances()[:, 0, 0]

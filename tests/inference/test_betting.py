@@ -102,7 +102,7 @@ def test_a_relative_lift_of_almost_nothing_is_left_open() -> None:
     assert np.isinf(found.low)
 
 
-def test_of_a_side_that_never_had_units_nothing_relative_is_said() -> None:
+def test_an_arm_without_units_has_no_relative_interval() -> None:
     arm = np.full(3, 50.0), np.full(3, 0.3), np.full(3, 10.5)
     never = np.zeros(3), np.zeros(3), np.zeros(3)
     found = bounded_relative(arm, never, ValueRange(0, 1), 0.05)

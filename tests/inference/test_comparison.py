@@ -261,7 +261,7 @@ def test_rounds_with_one_side_missing_do_not_count_and_no_event_yet_is_no_knowle
             assert np.isinf(found.low)
 
 
-def test_a_sequence_says_nothing_before_it_is_warm() -> None:
+def test_a_sequence_is_unbounded_before_it_has_enough_data() -> None:
     rng = np.random.default_rng(9)
     cells = cells_of([[rng.standard_normal((20, 1)), 50 + rng.standard_normal((20, 1))] for _ in range(4)])
     found = compared(cells, Quantity(0), running=True).lift(0.05, sequential=True)

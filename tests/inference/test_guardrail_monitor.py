@@ -65,7 +65,7 @@ SIZES = st.tuples(st.sampled_from([0, 1, 3, 30, 120, 400]), st.sampled_from([0, 
     harm=st.sampled_from([0.0, 0.1, 0.3]),
     cuts=st.sets(st.integers(1, 25)),
 )
-def test_it_says_what_the_breaker_says_of_all_rounds(
+def test_it_gives_the_verdict_of_all_rounds(
     seed: int, sizes: list[tuple[int, int]], harm: float, cuts: set[int]
 ) -> None:
     rounds = drawn(seed, sizes, harm)

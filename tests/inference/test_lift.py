@@ -64,7 +64,7 @@ def test_candidates_blends_and_all_that_was_served() -> None:
         (LiftTarget("half", shares={1: 0.5, 2: 0.5}), 0.05),
     ],
 )
-def test_a_covariate_narrows_the_interval_beside_the_raw_one(target: LiftTarget, truth: float) -> None:
+def test_a_covariate_narrows_the_interval(target: LiftTarget, truth: float) -> None:
     record = measured(6)
     (plain,) = estimate_lifts(record, {"watch_time": Quantity(0)}, [target])
     lifts, other = estimate_lifts(record, METRICS, [target], covariates={"watch_time": Quantity(3)})
@@ -98,7 +98,7 @@ def test_a_covariate_of_units_without_a_past_changes_nothing() -> None:
         assert lifts.adjusted.reduction == 0.0
 
 
-def test_a_range_tells_what_an_arm_was_served_without_large_numbers() -> None:
+def test_a_range_gives_intervals_without_large_samples() -> None:
     targets = [LiftTarget("learner"), LiftTarget("best", shares={2: 1.0})]
     ranges = {"watch_time": ValueRange(-50.0, 100.0), "like_rate": ValueRange(0.0, 1.0)}
     served, rate, best, _ = estimate_lifts(measured(12), METRICS, targets, ranges=ranges)

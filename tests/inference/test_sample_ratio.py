@@ -66,7 +66,7 @@ def rounds_with(loss: dict[int, float], rounds: int = 20) -> list[MeasuredRound]
     return found
 
 
-def test_a_healthy_study_is_left_alone() -> None:
+def test_a_healthy_study_raises_no_alarm() -> None:
     found = check_sample_ratio(record_rounds(rounds_with({})))
     assert not found.alarm
     assert (found.suspect, found.round, found.remaining_share) == (None, None, None)
@@ -145,7 +145,7 @@ def test_arms_that_serve_the_baseline_are_what_the_others_are_compared_with() ->
     assert arm_groups([("paused", 0)]).shape == (0, 1)
 
 
-def test_a_round_in_which_only_the_arm_was_served_says_nothing_of_it() -> None:
+def test_a_round_that_served_only_the_arm_adds_no_evidence() -> None:
     groups = arm_groups([("control", 0), ("learner", 0), ("learner", 1)])
     shares = np.array([[0.1, 0.4, 0.5], [0.0, 0.4, 0.6]])
     counts = np.array([[100.0, 400.0, 500.0], [0.0, 4_000.0, 6_000.0]])

@@ -118,7 +118,7 @@ def test_a_stop_level_of_zero_or_less_is_judged_over_whole_days() -> None:
         assert (found[0] >= TRIP).any(axis=-1).mean() == float(tripped)
 
 
-def test_a_verdict_says_what_was_judged_and_what_is_allowed() -> None:
+def test_a_verdict_names_the_metric_and_the_limit() -> None:
     def measured(number: int) -> MeasuredRound:
         cells = [CellMoments(arm, arm == "learner", 4_000, (10.0,), ((4_000.0,),)) for arm in ("control", "learner")]
         return MeasuredRound(number, {}, cells)

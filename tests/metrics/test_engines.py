@@ -203,7 +203,7 @@ def test_only_this_rounds_own_events_count(table: Table) -> None:
     assert table.measure(count("like"), after=20) == ()
 
 
-def test_bounds_cut_a_units_number_and_tell_so(table: Table) -> None:
+def test_bounds_cap_a_units_number_and_count_it(table: Table) -> None:
     events = [Event(unit) for unit in "abcd"]
     for unit, amount in zip("abc", (-3.0, 5.0, 80.0), strict=True):
         events += [Event(unit, "pay", {"x": amount}), Event(unit, "pay", {"x": amount})]

@@ -81,7 +81,7 @@ def test_sources_beyond_the_largest_are_one_sender(store: Store) -> None:
     assert found[Sender("aaaa", "s24")][0].units == 2
 
 
-def test_a_source_of_strange_letters_is_told_apart(store: Store) -> None:
+def test_sources_with_similar_names_are_separate(store: Store) -> None:
     name = "a\x1fb'; DROP TABLE events; --\u00e9"
     store.append_events(1, [exposed("ann", 0, name), exposed("bob", 0, "web")], key="aaaa").result()
     assert set(by_sender(store)) == {Sender("aaaa", name), Sender("aaaa", "web")}

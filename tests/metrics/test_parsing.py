@@ -19,7 +19,7 @@ def parse(**fields: Any) -> Column:
     return parse_metrics({"m": {"event": "e", **fields}})["m"].numerator
 
 
-def test_what_is_not_said_takes_its_default() -> None:
+def test_missing_fields_take_their_defaults() -> None:
     assert parse() == Column("m", "e", None, "count")
     assert parse(value="x") == Column("m", "e", "x", "sum")
     assert parse(aggregate="any") == Column("m", "e", None, "any", 0.0, 1.0)
@@ -157,15 +157,15 @@ WRONG: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("document", "path", "says"), WRONG, ids=[str(place) for place in range(len(WRONG))])
-def test_what_is_wrong_is_told_with_its_place(document: Any, path: str, says: str) -> None:
+@pytest.mark.parametrize(("document", "path", "message"), WRONG, ids=[str(place) for place in range(len(WRONG))])
+def test_an_error_names_the_place(document: Any, path: str, message: str) -> None:
     with pytest.raises(StudyFileError) as caught:
         parse_metrics(document)
     assert list(caught.value.problems) == [path]
-    assert says in caught.value.problems[path]
+    assert message in caught.value.problems[path]
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(StudyFileError) as caught:
         parse_metrics({"a": {"event": 1, "cap": -1}, "b": {"evnt": "x"}, "c": {"event": "fine"}})
     assert set(caught.value.problems) == {"metrics.a.event", "metrics.a.cap", "metrics.b.evnt", "metrics.b.event"}

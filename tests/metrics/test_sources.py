@@ -241,13 +241,13 @@ def timed_units(since: int = 7) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for unit in {row[0] for row in exposures if row[1] == 7}:
         first = min(row[3] for row in exposures if row[:2] == (unit, 7))
-        dealt = min(row[3] for row in exposures if row[0] == unit and since <= row[1] <= 7)
+        drawn_at = min(row[3] for row in exposures if row[0] == unit and since <= row[1] <= 7)
         own = [row for row in logged_events if row[0] == unit]
         numbers = []
         for column in TIMED:
             mine = [row for row in own if row[1] == column.event]
             if column.lookback is not None:
-                mine = [row for row in mine if dealt - column.lookback <= row[3] < dealt]
+                mine = [row for row in mine if drawn_at - column.lookback <= row[3] < drawn_at]
             else:
                 mine = [row for row in mine if row[2] == 7 and row[3] <= first + (column.window or 1e9)]
             number = sum(row[4] for row in mine) if column.value else float(len(mine))
@@ -354,7 +354,7 @@ def test_a_file_that_would_not_be_read_is_refused(tmp_path: Path, name: str) -> 
         open_duckdb({"deeds": str(tmp_path)})
 
 
-def test_what_cannot_be_read_is_told(lake: Path, tmp_path: Path) -> None:
+def test_unreadable_tables_are_reported(lake: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="holds no file of parquet or csv"):
         open_duckdb({"seen": str(tmp_path)})
     with pytest.raises(OptionError, match=r"end it in \.parquet or \.csv"):

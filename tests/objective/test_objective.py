@@ -79,7 +79,7 @@ def test_metrics_stand_in_the_order_they_were_named() -> None:
     assert objective.ratios == (rate,)
 
 
-def test_a_metric_may_be_kept_on_both_sides() -> None:
+def test_a_metric_may_have_guardrails_on_both_sides() -> None:
     objective = pasto.maximize("x").keep("y", at_least=0).keep("y", at_most=1)
     assert objective.names == ("y (at least)", "y (at most)")
     assert list(objective.value([[1, 0.5], [1, 2], [1, -1]])) == [1, -math.inf, -math.inf]
@@ -185,6 +185,6 @@ def test_a_broken_saved_objective_is_refused(saved: dict[str, Any]) -> None:
         read_objective_document(saved)
 
 
-def test_weighted_goals_are_told_as_a_sum() -> None:
+def test_weighted_goals_are_printed_as_a_sum() -> None:
     assert str(pasto.maximize({"x": 2, "y": -1.5, "z": 1})) == "maximize 2 x - 1.5 y + 1 z"
     assert str(pasto.maximize({"x": -2, "y": 1})) == "maximize - 2 x + 1 y"

@@ -29,7 +29,7 @@ def test_a_concave_utility_with_its_gradient_is_accepted() -> None:
     assert_allclose(objective.gradient([2.0, 4.0]), [0.5, 0.25])
 
 
-def test_guardrails_stand_beside_a_utility() -> None:
+def test_guardrails_work_with_a_utility() -> None:
     objective = pasto.utility(log_sum, log_slope, over=BOX).keep("z", at_least=1.0, penalty=2.0)
     assert objective.metrics == ("x", "y", "z")
     assert_allclose(objective.value([1.0, 1.0, 0.0]), -2.0)

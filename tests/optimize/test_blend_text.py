@@ -27,13 +27,13 @@ def learned(objective: object, *, truth: Any = TRUTH, error: float = 0.5, rounds
 
 def test_f_carries_the_name_of_the_goal() -> None:
     means = {"watch": [30.0, 36.0], "likes": [4.0, 3.0]}
-    for objective, says in (
+    for objective, message in (
         (pasto.maximize("watch"), "100.0% 1: f(watch) = 36 (watch = 36, likes = 3)\nbest single 1: f(watch) = 36"),
         (pasto.minimize("watch"), "100.0% 0: f(-watch) = -30 (watch = 30, likes = 4)\nbest single 0: f(-watch) = -30"),
         (pasto.maximize({"watch": 1, "likes": 9}), "100.0% 0: f(1 watch + 9 likes) = 66 (watch = 30, likes = 4)"),
         (pasto.maximize(pasto.ratio("likes", "watch")), "100.0% 0: f(likes/watch) = 0.13333 ("),
     ):
-        assert str(pasto.solve(means, objective)).startswith(says)
+        assert str(pasto.solve(means, objective)).startswith(message)
     relative = pasto.maximize("watch").keep("likes", at_least="-10%")
     text = str(pasto.solve(means, relative, baseline=0))
     assert text.startswith("60.0% 0 + 40.0% 1: f(watch) = 8% (watch = 32.4, likes = 3.6)\nbest single 0: f(watch) = 0%")
@@ -43,7 +43,7 @@ def test_f_carries_the_name_of_the_goal() -> None:
     assert "f(utility of watch) = 32.4 (" in str(pasto.solve(means, total, baseline=0))
 
 
-def test_a_better_single_candidate_that_is_not_certified_says_so() -> None:
+def test_a_better_single_candidate_that_is_not_certified_is_marked() -> None:
     blend = learned(pasto.maximize("x").keep("y", at_least=0), error=1.0)
     assert blend.best_single == 2
     assert blend.best_single_value is not None
@@ -65,7 +65,7 @@ def test_where_nothing_is_certified_both_are_named() -> None:
     assert str(blend).endswith("and 95% is asked for; the blend is not certified either")
 
 
-def test_nothing_is_said_of_a_single_candidate_that_is_worse() -> None:
+def test_a_worse_single_candidate_is_not_mentioned() -> None:
     blend = learned(pasto.maximize("x").keep("y", at_least=0), error=0.01)
     assert blend.best_single_certified is True
     assert "certified" not in str(blend)

@@ -193,7 +193,7 @@ def test_dominated_candidates_are_left_out_however_many() -> None:
         assert not found.shares[30:].any()
 
 
-def test_only_what_nobody_can_hold_is_called_hopeless() -> None:
+def test_only_impossible_guardrails_are_reported_as_infeasible() -> None:
     rng = np.random.default_rng(7)
     p, slack, factor = cp.Variable(5, nonneg=True), cp.Parameter((2, 5)), cp.Parameter((2, 5))
     holds = [slack[rail] @ p >= cp.norm(cp.multiply(factor[rail], p)) for rail in range(2)]
@@ -214,12 +214,12 @@ def test_only_what_nobody_can_hold_is_called_hopeless() -> None:
     assert outcomes == {True, False}
 
 
-def test_the_roomiest_blend_leaves_most_room() -> None:
+def test_the_safest_blend_has_the_largest_margin() -> None:
     rng = np.random.default_rng(8)
-    p, room = cp.Variable(6, nonneg=True), cp.Variable()
+    p, margin = cp.Variable(6, nonneg=True), cp.Variable()
     slack, factor = cp.Parameter((2, 6)), cp.Parameter((2, 6))
-    leaves = [slack[rail] @ p - cp.norm(cp.multiply(factor[rail], p)) >= room for rail in range(2)]
-    problem = cp.Problem(cp.Maximize(room), [cp.sum(p) == 1, *leaves])
+    leaves = [slack[rail] @ p - cp.norm(cp.multiply(factor[rail], p)) >= margin for rail in range(2)]
+    problem = cp.Problem(cp.Maximize(margin), [cp.sum(p) == 1, *leaves])
     for _ in range(30):
         program = draw(rng, 6, 2, 0)
         slack.value, factor.value = program.slack, program.factor

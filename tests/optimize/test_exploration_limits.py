@@ -47,7 +47,7 @@ def has_limits(budget: float, spread: float) -> tuple[np.ndarray, np.ndarray, fl
 
 
 @given(st.floats(0, 2), st.floats(0, 2))
-def test_a_budget_is_kept_and_used_up(budget: float, spread: float) -> None:
+def test_a_budget_is_met_and_used_up(budget: float, spread: float) -> None:
     mixed, bounds, allowed = has_limits(budget, spread)
     assert_allclose(mixed.sum(), 1.0, rtol=1e-12)
     assert bounds[0] >= -allowed - 1e-9
@@ -67,7 +67,7 @@ def test_a_refuge_that_breaks_the_budget_is_served_all_the_same() -> None:
     assert_allclose(mixed, home, atol=1e-5)
 
 
-def test_the_refuge_that_leaves_most_room_is_mixed_in() -> None:
+def test_the_candidate_with_the_largest_slack_is_mixed_in() -> None:
     form = pasto.maximize("x").keep("y", at_least=0).form()
     posterior = IndependentPosterior(
         np.array([[0.0, 1.0, 0.0], [0.1, -1.0, 2.0]]), np.tile(1e-12 * np.eye(2), (3, 1, 1))

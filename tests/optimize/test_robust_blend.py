@@ -321,7 +321,7 @@ def test_what_candidates_and_baseline_share_cancels() -> None:
 
 @given(st.integers(0, 10_000), st.sampled_from([HARD, SOFT, MIXED]))
 @settings(max_examples=20, deadline=None)
-def test_caps_are_kept_and_cost_something(seed: int, objective: Objective) -> None:
+def test_caps_hold_and_reduce_the_value(seed: int, objective: Objective) -> None:
     rng = np.random.default_rng(seed)
     form, posterior = objective.form(), independent(rng, 10, 0.1)
     caps = rng.uniform(0.15, 0.6, size=10)

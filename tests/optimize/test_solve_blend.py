@@ -42,13 +42,13 @@ def test_an_array_in_the_objectives_order_is_the_same_as_lists_by_name() -> None
     assert solve([[2, 0, 1], [-2, 2, 1]], KEEP_Y) == solve({"y": [-2, 2, 1], "x": [2, 0, 1]}, KEEP_Y)
 
 
-def test_other_metrics_are_shown() -> None:
+def test_other_metrics_are_printed() -> None:
     blend = solve({**TWO_ARMS, "z": [10, 30]}, KEEP_Y, baseline=0)
     assert blend.metrics == {"x": 1.0, "y": 0.0, "z": 20.0}
     assert blend.lifts == pytest.approx({"x": -50.0, "z": 100.0})  # y's baseline is negative: no percentage
 
 
-def test_ratios_are_shown_as_ratios_of_blended_halves() -> None:
+def test_ratios_are_printed_as_ratios_of_blended_parts() -> None:
     rate = ratio("likes", "views", name="rate")
     truth = {"watch": [1, 3], "likes": [1, 6], "views": [10, 100]}
     blend = solve(truth, maximize("watch").keep(rate, at_least=7 / 110), baseline="0")
@@ -229,7 +229,7 @@ def test_a_guardrail_that_cannot_fail_is_reported_with_a_percentage() -> None:
     solve(truth, maximize("watch").keep("likes", at_least=0).keep("views", at_most=-1))
 
 
-def test_describe_says_what_any_distribution_does() -> None:
+def test_describe_gives_the_metrics_of_any_distribution() -> None:
     means = np.array([[2.0, 0.0], [-2.0, 2.0]])
     blend = summarize_blend(np.array([0.75, 0.25]), means, KEEP_Y, names=("a", "b"))
     assert (blend.feasible, blend.shortfalls, blend.value) == (False, {"y": 1.0}, 1.5)

@@ -49,7 +49,7 @@ def test_the_goals_own_unit_is_used() -> None:
     assert "to cost 0.25% in each" in write_advice(percent)
 
 
-def test_stopping_says_what_to_do_then() -> None:
+def test_advice_to_stop_names_the_next_step() -> None:
     one = (LearningForecast(1, 0.0, 0.25, -0.25),)
     assert write_advice(make_blend(decision="stop", forecasts=one)) == (
         "stop learning and confirm the blend: 1 more round is expected to improve x by 0 in each of the 180 rounds of "
@@ -72,7 +72,7 @@ def test_doubtful_errors_come_first() -> None:
     assert write_advice(make_blend(doubtful)).startswith("first find out why the standard errors of x are too small")
 
 
-def test_an_early_study_says_so() -> None:
+def test_an_early_study_is_marked_as_early() -> None:
     nothing = (LearningForecast(1, 0.0, 0.0, 0.0),)
     assert write_advice(make_blend(forecasts=nothing)) == "keep learning: most candidates have not been measured yet"
 
@@ -89,7 +89,7 @@ def test_the_document_has_numbers_and_words() -> None:
     assert record.outlook.advice == write_advice(make_blend(), round_seconds=86_400.0)
 
 
-def test_outlooks_of_earlier_releases_are_read_and_shown() -> None:
+def test_outlooks_of_earlier_releases_are_read_and_rendered() -> None:
     document = write_record(describe_blend(make_blend()))
     former = {
         "gain": 0.3,

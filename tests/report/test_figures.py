@@ -16,7 +16,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.Monkey
         figures.new_figure()
 
 
-def test_a_figure_is_written_twice_and_names_with_dots_are_kept(tmp_path: Path) -> None:
+def test_a_figure_is_written_in_two_formats_and_names_may_have_dots(tmp_path: Path) -> None:
     sheet, (axes,) = figures.new_figure()
     figures.draw_curve(axes, [1, 10], [0.1, 0.2], name="mean", colour=figures.COLOURS[0], low=[0, 0], high=[1, 1])
     figures.draw_level(axes, 0.15, "target")

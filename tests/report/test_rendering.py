@@ -142,7 +142,7 @@ def test_no_section_is_empty_and_the_trade_off_has_numbers(report: Report) -> No
     assert "Trade-off" not in render_text(without_blends)
 
 
-def test_without_matplotlib_a_page_has_no_figures_and_its_maker_is_told(
+def test_without_matplotlib_a_page_has_no_figures_and_a_warning(
     report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -181,7 +181,7 @@ def test_a_certificate_is_for_each_guardrail_and_bounds_all_together(report: Rep
         ({"joint_lower_bound": 0.99999}, True, "All 3 together hold with at least 99.9%."),
     ],
 )
-def test_what_a_certificate_says(changes: dict[str, Any], feasible: bool, sentence: str) -> None:
+def test_text_of_a_certificate(changes: dict[str, Any], feasible: bool, sentence: str) -> None:
     found = certificate_text(make_certificate(**changes), feasible)
     assert found.endswith(sentence) if sentence else not found
 
@@ -194,7 +194,7 @@ def test_drawings_do_not_share_ids_and_carry_no_date(report: Report) -> None:
     assert drawn == {name: draw_chart(name, report) for name in CHARTS}
 
 
-def test_an_end_that_is_not_known_is_told_as_such() -> None:
+def test_an_unknown_end_is_printed_as_unknown() -> None:
     assert format_interval(0.1, None, None, percent=True) == "+10.00% (unknown)"
     assert format_interval(None, None, None) == "–"
 

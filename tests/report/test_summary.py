@@ -39,13 +39,13 @@ def test_rises_falls_and_what_is_unclear() -> None:
     )
 
 
-def test_one_look_is_said_to_be_one() -> None:
+def test_a_single_analysis_is_described_as_one() -> None:
     summary = summary_paragraph([lift("watch", -0.01, 0.02, 0.03, rounds=1, sequential=False)])
     assert summary.startswith("Over 1 round learner: watch cannot be distinguished")
     assert summary.endswith("at this one look, set beforehand.")
 
 
-def test_guardrails_are_told() -> None:
+def test_guardrails_are_described() -> None:
     summary = summary_paragraph([lift("watch", 0.01, 0.02, 0.03)], verdicts=[verdict("breach", 4), verdict("holds")])
     assert "The guardrail likes has been broken since round 5: traffic must be pulled." in summary
     assert "may be about to break" in summary_paragraph([], verdicts=[verdict("warning")])

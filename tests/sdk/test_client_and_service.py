@@ -39,7 +39,7 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     return condition()
 
 
-def test_the_service_takes_everything_the_client_says(running: ServiceProcess, tmp_path: Path) -> None:
+def test_the_service_accepts_everything_the_client_sends(running: ServiceProcess, tmp_path: Path) -> None:
     service = running.service
     with Client(running.url, study="feed", cache=tmp_path, baseline={"like_weight": 1, "share_weight": 1}) as client:
         client.assign("early")  # Most likely before the first policy.
@@ -65,13 +65,13 @@ def test_the_service_takes_everything_the_client_says(running: ServiceProcess, t
         assert client.assign("last").name == policy.baseline.name
         assert client.flush(60)
         decided = client.status()["accounts"]
-    books = write_record(service.report("feed"))["accounting"]
-    assert books["senders"] == {"numbered": 1, "missing": 0, "gaps": []}
-    assert books["events"]["metrics"] == 2 * len(units) + 2
-    assert {book["version"]: book["gap"] for book in books["versions"]} == dict.fromkeys(decided, 0)
-    for book in books["versions"]:
-        lines = decided[book["version"]].values()
-        assert book["assigned"] == book["logged"] == sum(line["assigned"] for line in lines)
+    event_counts = write_record(service.report("feed"))["accounting"]
+    assert event_counts["senders"] == {"numbered": 1, "missing": 0, "gaps": []}
+    assert event_counts["events"]["metrics"] == 2 * len(units) + 2
+    assert {counts["version"]: counts["gap"] for counts in event_counts["versions"]} == dict.fromkeys(decided, 0)
+    for counts in event_counts["versions"]:
+        lines = decided[counts["version"]].values()
+        assert counts["assigned"] == counts["logged"] == sum(line["assigned"] for line in lines)
     with Client(running.url, study="feed", cache=tmp_path, background=False) as restarted:
         assert restarted.assign("last").arm == "paused"
 

@@ -148,7 +148,7 @@ def test_an_override_is_served_and_not_learned_from(connect: Connect, service: F
     assert credited == {"like": 0, "share": 0, "watch": 1}
 
 
-def test_an_override_that_nobody_knows_gets_the_baseline(connect: Connect, service: FakeService) -> None:
+def test_an_unknown_override_gets_the_baseline(connect: Connect, service: FakeService) -> None:
     client = connect()
     decision = client.assign("ann", override="c9")
     assert (decision.name, decision.reason) == ("c0", "DEFAULT")

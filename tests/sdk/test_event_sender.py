@@ -277,7 +277,7 @@ def test_when_the_buffer_is_full_the_oldest_goes_and_is_counted(connect: Connect
     assert [event["unit"] for event in service.exposures[100:]] == ["unit 0"]
 
 
-def test_the_books_tell_of_what_never_arrived(connect: Connect, service: FakeService) -> None:
+def test_the_counts_reveal_lost_events(connect: Connect, service: FakeService) -> None:
     client = connect()
     for place in range(1000):
         client.assign(f"unit {place}")
@@ -293,7 +293,7 @@ def test_the_books_tell_of_what_never_arrived(connect: Connect, service: FakeSer
     assert {name: lost for name, lost in gap.items() if lost} == {"c3": 3}
 
 
-def test_books_are_told_while_events_never_stop(connect: Connect, service: FakeService, clock: Clock) -> None:
+def test_counts_are_sent_while_events_never_stop(connect: Connect, service: FakeService, clock: Clock) -> None:
     client = connect()
     for minute in range(3):
         for place in range(3 * MAX_BATCH_EVENTS):
@@ -304,7 +304,7 @@ def test_books_are_told_while_events_never_stop(connect: Connect, service: FakeS
     assert client.status()["buffered"] > 0
 
 
-def test_versions_have_books_of_their_own_and_old_ones_are_put_away(
+def test_each_version_has_its_own_counts_and_old_ones_are_removed(
     connect: Connect, service: FakeService, policy: Make
 ) -> None:
     client = connect()
@@ -345,7 +345,7 @@ def small_policy() -> PublishedPolicy:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.integers(1, 12))
-def test_the_books_balance_whatever_happens(steps: list[str], buffer: int) -> None:
+def test_the_counts_balance_after_every_failure(steps: list[str], buffer: int) -> None:
     service = FakeService(small_policy())
     now = [0.0]
 

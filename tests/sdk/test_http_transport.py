@@ -91,7 +91,7 @@ def test_the_whole_way_over_a_real_port(server: Server, policy: Make, tmp_path: 
         assert restarted.assign("ann").version == 2
 
 
-def test_leaving_sends_what_is_left_and_wakes_whoever_waits(server: Server) -> None:
+def test_close_sends_pending_events_and_wakes_waiting_threads(server: Server) -> None:
     others = set(threading.enumerate())  # tests before this one may have left a thread that is about to end
     client = Client(server.url, study="feed", cache=None, poll_interval=60, flush_interval=60)
     assert client.wait_until_ready(60)
@@ -196,7 +196,7 @@ def test_a_redirect_is_not_followed(server: Server) -> None:
     assert server.connections == 0
 
 
-def test_nobody_there_is_an_error_and_nothing_else() -> None:
+def test_an_absent_server_is_an_ordinary_error() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound, so that no other process can listen there; without `listen` it refuses
         url = f"http://127.0.0.1:{held.getsockname()[1]}"

@@ -228,7 +228,7 @@ def test_a_late_copy_does_not_turn_the_policy_back(service: FakeService, clock: 
     assert "version 4 is older than version 5" in (drive.error_log.last or "")
 
 
-def test_a_study_made_anew_is_told_by_its_age(service: FakeService, clock: Clock, policy: Make) -> None:
+def test_a_recreated_study_is_recognized_by_its_age(service: FakeService, clock: Clock, policy: Make) -> None:
     drive = Drive(service, clock)
     service.publish(policy(5))
     drive.run(30)
@@ -237,7 +237,7 @@ def test_a_study_made_anew_is_told_by_its_age(service: FakeService, clock: Clock
     assert drive.version == 1
 
 
-def test_another_policy_of_the_same_version_is_a_study_made_anew(
+def test_another_policy_of_the_same_version_is_a_recreated_study(
     service: FakeService, clock: Clock, policy: Make
 ) -> None:
     drive = Drive(service, clock)

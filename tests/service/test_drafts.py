@@ -96,7 +96,7 @@ def test_an_archived_name_is_used_again_and_each_history_stays_apart(
     moved.shutdown()
 
 
-def test_a_study_of_an_old_name_draws_units_anew_and_logs_them(service: Service, document: Document) -> None:
+def test_a_study_with_a_reused_name_draws_units_again_and_logs_them(service: Service, document: Document) -> None:
     drawn = []
     for seed in (1, 2):
         service.create(document, who="ann", seed=seed)

@@ -22,12 +22,12 @@ def _send(service: Service, events: list[dict[str, Any]]) -> dict[str, Any]:
     return service.ingest("feed", service.decode(json.dumps(events).encode())).result()
 
 
-def _books(service: Service) -> dict[str, Any]:
-    books: dict[str, Any] = write_record(service.report("feed"))["accounting"]
-    return books
+def _event_counts(service: Service) -> dict[str, Any]:
+    event_counts: dict[str, Any] = write_record(service.report("feed"))["accounting"]
+    return event_counts
 
 
-def test_what_one_sender_loses_of_one_arm_is_told_exactly(learning: Service) -> None:
+def test_losses_of_one_sender_and_arm_are_counted_exactly(learning: Service) -> None:
     policy = learning.policy_cache.current("feed")
     assigned: Counter[str] = Counter()
     events: list[dict[str, Any]] = []
@@ -44,18 +44,18 @@ def test_what_one_sender_loses_of_one_arm_is_told_exactly(learning: Service) -> 
     tally = {"type": "exposure_counts", "id": "t", "source": "web-1", "sequence": 1, "version": 1}
     _send(learning, [event for event in events if event not in lost and event not in dropped])
     _send(learning, [{**tally, "assigned": dict(assigned), "dropped": {"w=0": 3}}])
-    (version,) = _books(learning)["versions"]
+    (version,) = _event_counts(learning)["versions"]
     assert (version["assigned"], version["logged"], version["dropped"], version["gap"]) == (1000, 990, 3, 7)
     gaps = {line["name"]: line["gap"] for line in version["candidates"]}
     assert gaps == {name: 7 if name == "w=2" else 0 for name in assigned}
-    assert _books(learning)["senders"] == {
+    assert _event_counts(learning)["senders"] == {
         "numbered": 1,
         "missing": 10,
         "gaps": [{"source": "web-1", "missing": 10}],
     }
     _send(learning, lost)  # they were only late
-    assert _books(learning)["versions"][0]["gap"] == 0
-    assert _books(learning)["senders"]["missing"] == 3
+    assert _event_counts(learning)["versions"][0]["gap"] == 0
+    assert _event_counts(learning)["senders"]["missing"] == 3
 
 
 def test_exposures_of_others_do_not_hide_a_senders_gap(learning: Service) -> None:
@@ -71,9 +71,9 @@ def test_exposures_of_others_do_not_hide_a_senders_gap(learning: Service) -> Non
         "assigned": {name: 1},
     }
     _send(learning, [tally])
-    assert _books(learning)["versions"][0]["gap"] == 1
+    assert _event_counts(learning)["versions"][0]["gap"] == 1
     _send(learning, [{**tally, "id": "u", "sequence": 2, "assigned": {name: 2}}, {**tally, "id": "v"}])
-    assert _books(learning)["versions"][0]["gap"] == 2
+    assert _event_counts(learning)["versions"][0]["gap"] == 2
 
 
 def test_decisions_without_a_policy_are_accounted_for_too(learning: Service) -> None:
@@ -81,12 +81,12 @@ def test_decisions_without_a_policy_are_accounted_for_too(learning: Service) -> 
     _send(learning, [{**served, "id": str(n), "unit": f"user {n}", "sequence": n} for n in range(1, 6)])
     tally = {"type": "exposure_counts", "id": "t", "source": "web-1", "sequence": 1, "version": 0}
     _send(learning, [{**tally, "assigned": {"at home": 9}, "dropped": {"at home": 1}}])
-    (version,) = _books(learning)["versions"]
+    (version,) = _event_counts(learning)["versions"]
     assert (version["version"], version["assigned"], version["logged"], version["gap"]) == (0, 9, 5, 3)
     assert [line["gap"] for line in version["candidates"]] == [3]
 
 
-def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traffic: Traffic) -> None:
+def test_counts_read_in_parts_equal_counts_read_at_once(learning: Service, traffic: Traffic) -> None:
     number = learning.policy_cache.snapshot("feed").row.number
     bit_by_bit = EventAccounting(learning.store, number)
     names = [f"w={weight}" for weight in range(4)]
@@ -108,11 +108,11 @@ def test_every_event_behind_the_mark_is_in_the_late_ledger(learning: Service, tr
     first = traffic(learning, 60)
     _send(learning, first[:100])
     learning.close_round("feed", who="ann")
-    assert _books(learning)["late"] == {"events": 0, "rounds": []}
+    assert _event_counts(learning)["late"] == {"events": 0, "rounds": []}
     second = traffic(learning, 60)
     _send(learning, first[100:] + second)
     credited = [event for event in first[100:] if "version" in event]  # the others went to the latest exposure
-    late = _books(learning)["late"]
+    late = _event_counts(learning)["late"]
     assert late["events"] > 0
     assert [one["round"] for one in late["rounds"]] == [1]
     counted = late["rounds"][0]
@@ -129,9 +129,9 @@ def test_events_that_come_ages_later_are_late_too(
     _send(learning, versioned[:20])
     for _ in range(6):
         learning.close_round("feed", who="ann")
-    assert _books(learning)["late"]["events"] == 0
+    assert _event_counts(learning)["late"]["events"] == 0
     _send(learning, versioned[20:])
-    assert _books(learning)["late"]["events"] == len(versioned) - 20
+    assert _event_counts(learning)["late"]["events"] == len(versioned) - 20
 
 
 def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Service, traffic: Traffic) -> None:
@@ -151,7 +151,7 @@ def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Servi
     assert EventAccounting(store, number).summarize([], []).late.events == versioned
 
 
-def test_books_read_in_many_parts_are_the_same_books(
+def test_counts_read_in_many_parts_are_equal(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = learning.policy_cache.snapshot("feed").row.number
@@ -169,7 +169,7 @@ def test_books_read_in_many_parts_are_the_same_books(
     assert EventAccounting(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"]) == summary
 
 
-def test_books_go_on_from_their_note_and_read_nothing_twice(
+def test_counts_continue_from_their_saved_state_and_read_nothing_twice(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, number = learning.store, learning.policy_cache.snapshot("feed").row.number
@@ -202,7 +202,7 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     assert noted.late.events > 0
 
 
-def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
+def test_counts_that_fail_in_the_middle_count_nothing_twice(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = learning.policy_cache.snapshot("feed").row.number
@@ -228,7 +228,7 @@ def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
     assert summary.late.events > 0
 
 
-def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
+def test_counts_and_rounds_of_a_study_begin_after_the_events_of_others(
     learning: Service, document: dict[str, Any], traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _send(learning, traffic(learning, 40))
@@ -263,9 +263,9 @@ def test_clipped_and_excluded_and_uncredited_are_counted(learning: Service) -> N
     events.append({"type": "exposure", "id": "f", "unit": "zoe", "version": 0, "candidate": "?", "fallback": True})
     _send(learning, events)
     learning.close_round("feed", who="ann")
-    books = _books(learning)
-    assert books["clipped"] == {"watch": 5, "likes": 0}
-    assert books["events"] == {"exposures": 41, "metrics": 41, "excluded": 1, "uncredited": 1}
+    event_counts = _event_counts(learning)
+    assert event_counts["clipped"] == {"watch": 5, "likes": 0}
+    assert event_counts["events"] == {"exposures": 41, "metrics": 41, "excluded": 1, "uncredited": 1}
 
 
 def test_drafts_and_archived_studies_have_reports_too(service: Service, document: dict[str, Any]) -> None:

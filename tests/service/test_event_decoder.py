@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pasto.errors import InputError
 from pasto.service.event_decoder import ExposureCounts, ExposureEvent, MetricEvent, RejectedEvent, decode_events
 
-SHOWN = {"type": "exposure", "id": "1", "unit": "ann", "version": 3, "candidate": "a"}
+EXPOSED = {"type": "exposure", "id": "1", "unit": "ann", "version": 3, "candidate": "a"}
 LIKED = {"type": "metric", "id": "2", "unit": "ann", "name": "like", "fields": {"stars": 4, "by": "thumb", "big": True}}
-TOLD = {"type": "exposure_counts", "id": "3", "source": "web-1", "sequence": 9, "version": 3, "assigned": {"a": 5}}
+COUNTED = {"type": "exposure_counts", "id": "3", "source": "web-1", "sequence": 9, "version": 3, "assigned": {"a": 5}}
 
 
 def test_an_array_an_object_and_lines_read_alike() -> None:
-    events = [SHOWN, LIKED, TOLD]
+    events = [EXPOSED, LIKED, COUNTED]
     array = decode_events(json.dumps(events).encode())
     assert [type(event) for event in array] == [ExposureEvent, MetricEvent, ExposureCounts]
     assert decode_events(json.dumps({"events": events}).encode()) == array
@@ -27,20 +27,20 @@ def test_an_array_an_object_and_lines_read_alike() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    ({**SHOWN, "propensity": 1e-6}, "propensity is not a field of an event; leave it out: propensities are computed"),
-    ({**SHOWN, "arm": "learner"}, "arm is not a field"),
-    ({**SHOWN, "id": ""}, "id: .*an id has 1 to 128 characters"),
-    ({**SHOWN, "id": "x" * 129}, "id: .*an id has 1 to 128 characters"),
-    ({**SHOWN, "unit": "x" * 257}, "unit: .*hash a longer one"),
-    ({**SHOWN, "unit": 7}, "unit: expected `str`, got `int`"),
-    ({**SHOWN, "version": "3"}, "version: expected `int`"),
-    ({**SHOWN, "version": True}, "version: expected `int`"),
-    ({**SHOWN, "version": -1}, "version: "),
-    ({**SHOWN, "version": 3.5}, "version: "),
-    ({name: SHOWN[name] for name in ("type", "id", "version", "candidate")}, "unit is missing; a unit has"),
-    ({name: SHOWN[name] for name in ("id", "unit", "version", "candidate")}, "type is missing"),
-    ({**SHOWN, "type": "click"}, "type is 'click'; it must be exposure"),
-    ({**TOLD, "type": "tally"}, "type is 'tally', which is now called 'exposure_counts'; update the client"),
+    ({**EXPOSED, "propensity": 1e-6}, "propensity is not a field of an event; leave it out: propensities are computed"),
+    ({**EXPOSED, "arm": "learner"}, "arm is not a field"),
+    ({**EXPOSED, "id": ""}, "id: .*an id has 1 to 128 characters"),
+    ({**EXPOSED, "id": "x" * 129}, "id: .*an id has 1 to 128 characters"),
+    ({**EXPOSED, "unit": "x" * 257}, "unit: .*hash a longer one"),
+    ({**EXPOSED, "unit": 7}, "unit: expected `str`, got `int`"),
+    ({**EXPOSED, "version": "3"}, "version: expected `int`"),
+    ({**EXPOSED, "version": True}, "version: expected `int`"),
+    ({**EXPOSED, "version": -1}, "version: "),
+    ({**EXPOSED, "version": 3.5}, "version: "),
+    ({name: EXPOSED[name] for name in ("type", "id", "version", "candidate")}, "unit is missing; a unit has"),
+    ({name: EXPOSED[name] for name in ("id", "unit", "version", "candidate")}, "type is missing"),
+    ({**EXPOSED, "type": "click"}, "type is 'click'; it must be exposure"),
+    ({**COUNTED, "type": "tally"}, "type is 'tally', which is now called 'exposure_counts'; update the client"),
     ({**LIKED, "fields": {"seconds": None}}, "fields: .*each is a finite number"),
     ({**LIKED, "fields": {"seconds": [1]}}, "fields: "),
     ({**LIKED, "fields": {"x" * 65: 1}}, "fields: "),
@@ -49,11 +49,11 @@ BAD: list[tuple[Any, str]] = [
     ({**LIKED, "unit": "a\0b"}, "unit holds a NUL"),
     ({**LIKED, "fields": {"a\0": 1}}, "fields holds a NUL"),
     ({**LIKED, "unit": "\ud800"}, "unit holds a NUL or half a surrogate pair"),
-    ({**SHOWN, "\ud800": 1}, "half a surrogate pair"),
-    ({**SHOWN, "type": "\ud800"}, "half a surrogate pair"),
+    ({**EXPOSED, "\ud800": 1}, "half a surrogate pair"),
+    ({**EXPOSED, "type": "\ud800"}, "half a surrogate pair"),
     ("\ud800", "half a surrogate pair"),
-    ({**TOLD, "assigned": {"a": -1}}, "assigned: "),
-    ({**TOLD, "assigned": {"a": 1.5}}, "assigned: "),
+    ({**COUNTED, "assigned": {"a": -1}}, "assigned: "),
+    ({**COUNTED, "assigned": {"a": 1.5}}, "assigned: "),
     ("exposure", "an event is a JSON object: expected `object`, got `str`"),
     (None, "an event is a JSON object"),
 ]
@@ -62,7 +62,7 @@ BAD: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("bad", "reason"), BAD)
 @pytest.mark.parametrize("lines", [False, True])
 def test_a_bad_event_is_refused_alone_with_its_field_and_cure(bad: Any, reason: str, lines: bool) -> None:
-    events = [SHOWN, bad, LIKED]
+    events = [EXPOSED, bad, LIKED]
     body = "\n".join(map(json.dumps, events)) if lines else json.dumps(events)
     found = decode_events(body.encode(), lines=lines)
     assert [type(event) for event in found] == [ExposureEvent, RejectedEvent, MetricEvent]
@@ -75,7 +75,7 @@ def test_a_bad_event_is_refused_alone_with_its_field_and_cure(bad: Any, reason: 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 5000, "1e400"])
 def test_numbers_that_are_none_never_spoil_a_batch(number: str) -> None:
     poison = '{"type": "metric", "id": "9", "unit": "ann", "name": "watch", "fields": {"seconds": ' + number + "}}"
-    found = decode_events(f"[{json.dumps(SHOWN)}, {poison}, {json.dumps(LIKED)}]".encode())
+    found = decode_events(f"[{json.dumps(EXPOSED)}, {poison}, {json.dumps(LIKED)}]".encode())
     assert [type(event) for event in found][::2] == [ExposureEvent, MetricEvent]
     assert isinstance(found[1], MetricEvent)  # not finite; the validator refuses it
     value = found[1].fields["seconds"]
@@ -98,7 +98,7 @@ def test_nesting_without_end_is_refused() -> None:
 
 
 def test_lines_that_are_no_json_are_refused_alone() -> None:
-    found = decode_events(f"{json.dumps(SHOWN)}\nnonsense\n{json.dumps(LIKED)}".encode(), lines=True)
+    found = decode_events(f"{json.dumps(EXPOSED)}\nnonsense\n{json.dumps(LIKED)}".encode(), lines=True)
     assert isinstance(found[1], RejectedEvent)
     assert "the line is not JSON" in found[1].reason
     assert len(found) == 3
@@ -107,7 +107,7 @@ def test_lines_that_are_no_json_are_refused_alone() -> None:
 @settings(max_examples=60, deadline=None)
 @given(place=st.integers(0, 999), poison=st.sampled_from([bad for bad, _ in BAD]))
 def test_one_poison_in_a_thousand_is_refused_at_every_place(place: int, poison: Any) -> None:
-    events: list[Any] = [{**SHOWN, "id": str(number)} for number in range(1000)]
+    events: list[Any] = [{**EXPOSED, "id": str(number)} for number in range(1000)]
     events[place] = poison
     found = decode_events(json.dumps(events).encode())
     refused = [event for event in found if isinstance(event, RejectedEvent)]
@@ -131,6 +131,6 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
 
 
 def test_the_sequence_of_former_exposure_counts_is_not_that_of_an_event() -> None:
-    (rejected,) = decode_events(json.dumps([{**TOLD, "type": "tally"}]).encode())
+    (rejected,) = decode_events(json.dumps([{**COUNTED, "type": "tally"}]).encode())
     assert isinstance(rejected, RejectedEvent)
     assert (rejected.source, rejected.sequence) == ("web-1", None)

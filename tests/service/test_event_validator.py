@@ -36,7 +36,7 @@ def _rows(service: Service) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-def test_an_exposure_is_kept_with_the_arm_that_was_drawn_again(learning: Service) -> None:
+def test_an_exposure_is_stored_with_the_recomputed_arm(learning: Service) -> None:
     event, cell = _drawn(learning)
     assert _send(learning, event) == {"accepted": 1, "duplicates": 0, "rejected": []}
     assert _send(learning, event) == {"accepted": 0, "duplicates": 1, "rejected": []}
@@ -99,7 +99,7 @@ def test_forged_exposures_are_refused(learning: Service) -> None:
     assert _rows(learning) == []
 
 
-def test_a_caller_that_may_not_know_the_draw_cannot_tell_right_from_wrong(learning: Service) -> None:
+def test_a_caller_without_evaluate_gets_the_same_answer_for_any_draw(learning: Service) -> None:
     event, cell = _drawn(learning)
     metric = {"type": "metric", "unit": "ann", "name": "like", "version": 1}
 
@@ -147,7 +147,7 @@ def test_a_caller_that_may_not_know_the_draw_does_not_learn_it_by_tallies_ids_or
         assert (again["accepted"], [one["index"] for one in again["rejected"]]) == (1, [1]), again
 
 
-def test_fallbacks_and_overrides_are_kept_and_excluded(learning: Service) -> None:
+def test_fallbacks_and_overrides_are_stored_and_excluded(learning: Service) -> None:
     event, cell = _drawn(learning)
     other = next(name for name in ("w=0", "w=1", "w=2", "w=3") if name != cell.name)
     answer = _send(
@@ -299,7 +299,7 @@ def test_exposures_of_the_services_own_are_logged_once(learning: Service) -> Non
     assert learning.unlogged == {"feed": 1}
 
 
-def test_an_exposure_that_could_not_be_kept_is_counted_and_not_raised(learning: Service) -> None:
+def test_an_exposure_that_cannot_be_stored_is_counted_without_an_error(learning: Service) -> None:
     policy = learning.policy_cache.current("feed")
     learning.store.close()
     learning.expose("feed", policy, "ann", policy.draw("ann"))

@@ -33,7 +33,7 @@ LEADS = {
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("action", ACTIONS)
-def test_an_action_leads_where_the_table_says_and_nowhere_else(state: str, action: str) -> None:
+def test_an_action_leads_only_to_the_states_of_the_table(state: str, action: str) -> None:
     expected = LEADS.get((state, action))
     if expected is None:
         with pytest.raises(LifecycleError, match=f"is {state} and {action} needs") as refused:
@@ -94,7 +94,7 @@ def test_nothing_can_be_confirmed_before_something_is_learned(learning: Service)
     assert learning.show("feed").round == 1
 
 
-def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Traffic) -> None:
+def test_every_action_is_audited_with_user_and_reason(learning: Service, traffic: Traffic) -> None:
     service = learning
     for _ in range(3):
         service.ingest("feed", service.decode(msgspec.json.encode(traffic(service, 200)))).result()
@@ -144,7 +144,7 @@ def test_only_a_learning_study_has_rounds_to_close(service: Service, document: d
         service.close_round("feed", who="ann")
 
 
-def test_many_rounds_are_told_without_holding_what_they_measured(
+def test_many_rounds_are_listed_without_loading_their_measurements(
     learning: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(5):

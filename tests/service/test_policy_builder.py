@@ -47,7 +47,7 @@ def test_learning_parts_control_learner_and_outside(spec: StudySpec, study: Stud
     assert {cell.name for cell in policy.cells if cell.arm in ("control", "not_enrolled")} == {policy.baseline.name}
 
 
-def test_confirming_is_sticky_with_equal_arms_unless_said_otherwise(spec: StudySpec, study: Study) -> None:
+def test_confirming_is_sticky_with_equal_arms_by_default(spec: StudySpec, study: Study) -> None:
     frozen = read_frozen_blend(study.blend(), baseline=study.baseline)
     policy = build_policy(spec, study, state="confirming", version=4, at=5.0, frozen=frozen)
     arms = _arms(policy)

@@ -69,7 +69,7 @@ def test_a_slow_reader_never_takes_a_study_back(store: Store, document: dict[str
     assert service.policy_cache.current("feed").version == 2
 
 
-def test_past_policies_are_kept_ready_up_to_a_size(learning: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_policies_are_cached_up_to_a_size(learning: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "MAX_PAST_CELLS", 12)
     for _ in range(6):
         learning.close_round("feed", who="ann")

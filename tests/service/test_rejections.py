@@ -44,28 +44,28 @@ def numbered(first: int, last: int, source: str = "web-1", **fields: Any) -> lis
 def test_rejected_events_are_not_missing(learning: Service) -> None:
     assert len(send(learning, numbered(1, 998, name="lke"))["rejected"]) == 998
     send(learning, numbered(999, 1000))
-    books = write_record(learning.report("feed"))["accounting"]
-    assert books["senders"] == {"numbered": 1, "missing": 0, "gaps": []}
-    assert books["rejected"]["events"] == 998
-    ((reason, events),) = [(one["reason"], one["events"]) for one in books["rejected"]["reasons"]]
+    event_counts = write_record(learning.report("feed"))["accounting"]
+    assert event_counts["senders"] == {"numbered": 1, "missing": 0, "gaps": []}
+    assert event_counts["rejected"]["events"] == 998
+    ((reason, events),) = [(one["reason"], one["events"]) for one in event_counts["rejected"]["reasons"]]
     assert (reason, events) == (
         "name is 'lke', which no metric of this study reads; its metrics read 'like', 'watch'",
         998,
     )
-    assert write_record(learning.show("feed").rejected) == books["rejected"]
-    assert write_record(learning.report("feed"))["quality"]["rejected"] == books["rejected"]
+    assert write_record(learning.show("feed").rejected) == event_counts["rejected"]
+    assert write_record(learning.report("feed"))["quality"]["rejected"] == event_counts["rejected"]
     # Missing sequence numbers still count as missing, also next to rejected ones at the stream's end.
     send(learning, numbered(1011, 1020, name="lke"))
-    books = write_record(learning.report("feed"))["accounting"]
-    assert (books["senders"]["missing"], books["rejected"]["events"]) == (10, 1008)
+    event_counts = write_record(learning.report("feed"))["accounting"]
+    assert (event_counts["senders"]["missing"], event_counts["rejected"]["events"]) == (10, 1008)
 
 
 def test_events_that_cannot_be_read_are_rejected_with_their_number(learning: Service) -> None:
     send(learning, [*numbered(1, 3, fields={"deep": {"er": 1}}), *numbered(4, 4)])
     send(learning, [{"type": "click"}])  # without a sender and a number
-    books = write_record(learning.report("feed"))["accounting"]
-    assert books["senders"]["missing"] == 0
-    assert books["rejected"]["events"] == 4
+    event_counts = write_record(learning.report("feed"))["accounting"]
+    assert event_counts["senders"]["missing"] == 0
+    assert event_counts["rejected"]["events"] == 4
 
 
 def test_every_node_and_the_next_start_know_them(document: Document, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_every_node_and_the_next_start_know_them(document: Document, tmp_path: P
     assert "5: name is 'lke'" in output
 
 
-def test_the_dashboard_says_why(learning: Service) -> None:
+def test_the_dashboard_lists_the_reasons(learning: Service) -> None:
     send(learning, numbered(1, 2, name="<b>lke</b>"))
     report = learning.report("feed")
     values: dict[str, Any] = {
@@ -157,8 +157,8 @@ def test_a_batch_that_is_sent_again_counts_its_rejections_once(
     assert len(send(learning, batch)["rejected"]) == 3
     again = send(learning, batch)
     assert (again["duplicates"], len(again["rejected"])) == (1, 3), "its answer was lost, so it is answered again"
-    books = write_record(learning.report("feed"))["accounting"]
-    assert (books["rejected"]["events"], books["senders"]["missing"]) == (3, 0)
+    event_counts = write_record(learning.report("feed"))["accounting"]
+    assert (event_counts["rejected"]["events"], event_counts["senders"]["missing"]) == (3, 0)
     send(learning, numbered(1, 3, source="web-2", name="lke"))
     assert learning.show("feed").rejected.events == 6, "another sender's"
     monkeypatch.setattr(rejections, "MAX_CACHED_REJECTIONS", 2)

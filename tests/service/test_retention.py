@@ -70,7 +70,7 @@ def test_archived_rounds_replay_bit_for_bit(
     assert (count, people) == (len(sent), 80)
 
 
-def test_ids_count_once_after_archiving_and_the_books_stay(
+def test_ids_count_once_after_archiving_and_the_counts_stay(
     learning: Service, sent: list[dict[str, Any]], retention: Retention
 ) -> None:
     fallback: dict[str, Any] = {
@@ -86,8 +86,8 @@ def test_ids_count_once_after_archiving_and_the_books_stay(
     more: list[dict[str, Any]] = [fallback, *numbered, free]
     assert ingest(learning, more)["accepted"] == len(more)
     learning.close_round("feed", who="ann")
-    books = write_record(learning.report("feed"))["accounting"]
-    assert books["senders"]["missing"] == 1
+    event_counts = write_record(learning.report("feed"))["accounting"]
+    assert event_counts["senders"]["missing"] == 1
     lagging = Service(learning.store)
     learning_number = learning.policy_cache.snapshot("feed").row.number
     assert retention.archive("feed").events == len(sent) + len(more)
@@ -95,8 +95,8 @@ def test_ids_count_once_after_archiving_and_the_books_stay(
     assert learning.store.read_cache(f"event_counts/{learning_number}") is None, (
         "nothing is noted that could be counted from"
     )
-    assert write_record(learning.report("feed"))["accounting"] == books
-    assert write_record(lagging.report("feed"))["accounting"] == books, "a new start counts the same"
+    assert write_record(learning.report("feed"))["accounting"] == event_counts
+    assert write_record(lagging.report("feed"))["accounting"] == event_counts, "a new start counts the same"
 
 
 def test_late_events_stay_in_the_store(
@@ -143,7 +143,7 @@ def test_a_death_at_any_point_is_mended_by_the_next_run(
 
 
 @pytest.mark.parametrize("archived", [True, False])
-def test_a_forgotten_unit_is_gone_and_replay_says_so(
+def test_a_forgotten_unit_is_gone_and_a_replay_reports_it(
     learning: Service, sent: list[dict[str, Any]], retention: Retention, archive: Archive, archived: bool
 ) -> None:
     if archived:
@@ -178,7 +178,7 @@ def test_what_a_death_left_half_written_goes_with_a_unit(
     assert not any(path.exists() for path in left)
 
 
-def test_an_archive_that_cannot_be_written_is_told(
+def test_an_archive_that_cannot_be_written_is_reported(
     learning: Service, sent: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = units(learning)

@@ -113,7 +113,7 @@ def test_rounds_that_may_still_be_learned_keep_their_exposures(learned_service: 
     assert delete_old_exposures(learned_service.store, row) == 30
 
 
-def test_archived_studies_are_kept_up_too(learned_service: Service) -> None:
+def test_archived_studies_are_maintained_too(learned_service: Service) -> None:
     now = learned_service._clock()
     stray = {"type": "metric", "id": "stray", "unit": "stranger", "name": "like"}
     feed(learned_service, [stray])

@@ -86,7 +86,7 @@ def test_a_wall_clock_that_jumps_neither_stalls_nor_multiplies_rounds(
     assert timed.replay("feed").identical
 
 
-def test_a_clock_set_back_while_nobody_ran_does_not_stall(timed: Service, clocks: Clocks) -> None:
+def test_a_clock_set_back_while_no_node_ran_does_not_stall(timed: Service, clocks: Clocks) -> None:
     clocks.wall -= 24 * HOUR
     again = Service(timed.store, clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
     scheduler = Scheduler(again)
@@ -95,7 +95,7 @@ def test_a_clock_set_back_while_nobody_ran_does_not_stall(timed: Service, clocks
     assert scheduler.tick() == 1
 
 
-def test_rounds_ripen_by_the_studys_own_time(clocks: Clocks, document: dict[str, Any]) -> None:
+def test_rounds_mature_by_the_studys_own_time(clocks: Clocks, document: dict[str, Any]) -> None:
     service = Service(open_store("memory:"), clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
     service.create(
         {**document, "rounds": {"every": "1h", "maturity": "2h"}, "learner": "algorithm1", "guardrails": []}, who="a"
@@ -242,7 +242,7 @@ def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(
     service.shutdown()
 
 
-def test_a_report_that_is_looked_at_is_made_anew_after_a_close_and_once_only(
+def test_a_requested_report_is_rebuilt_once_after_a_close(
     timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -264,9 +264,7 @@ def test_a_report_that_is_looked_at_is_made_anew_after_a_close_and_once_only(
     assert made == [1, 2, 3]
 
 
-def test_books_are_kept_up_whether_anyone_looks_or_not(
-    timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_are_updated_without_requests(timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pasto.service.service.REFRESH_ROUNDS", 2)
     monkeypatch.setattr("pasto.service.event_accounting.SAVE_CLOSES", 1)
     number = timed.policy_cache.snapshot("feed").row.number

@@ -185,7 +185,7 @@ def test_tables_that_lose_events_do_not_correct_a_round_to_zeros(
     assert service.replay("feed").identical
 
 
-def test_lies_in_the_exposures_are_left_out(
+def test_invalid_exposures_are_excluded(
     service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
@@ -300,7 +300,7 @@ WRONG: list[tuple[Change, str]] = [
 
 
 @pytest.mark.parametrize(("change", "field"), WRONG, ids=[str(place) for place in range(len(WRONG))])
-def test_what_is_wrong_is_told_by_field(sourced: Document, change: Change, field: str) -> None:
+def test_errors_are_reported_by_field(sourced: Document, change: Change, field: str) -> None:
     source = {**SOURCE}
     change(source)
     with pytest.raises(StudyFileError) as refused:

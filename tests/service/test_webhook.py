@@ -103,7 +103,7 @@ def test_a_new_message_does_not_shorten_the_wait_before_a_retry(listener: Listen
     assert [message["event"] for message in listener.heard] == ["trip"]
 
 
-def test_nobody_waits_for_a_webhook_that_is_not_sent() -> None:
+def test_no_caller_waits_for_a_webhook() -> None:
     webhook = Webhook("https://hooks.example.com/", resolve=lambda *_: ["10.0.0.1"])
     for number in range(1000):
         webhook.send({"number": number})

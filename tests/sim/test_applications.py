@@ -107,7 +107,7 @@ def test_the_best_blend_is_at_its_limits(truth: KnownMeans) -> None:
         assert truth.lift(name, best.probabilities).value == pytest.approx(limit.at, abs=1e-6)
 
 
-def test_the_truth_is_as_sure_as_it_says(application: SimulatedApplication) -> None:
+def test_the_truth_has_the_stated_error(application: SimulatedApplication) -> None:
     """Check that lifts from other users differ by about their standard errors, for single candidates and for blends."""
     shares = np.full(len(application.candidates), 1.0 / len(application.candidates))
     apart = []

@@ -23,7 +23,7 @@ def test_a_pick_inverts_the_cumulative_sum(candidates: int, runs: int, seed: int
         np.testing.assert_array_equal(found[run], expected)
 
 
-def test_candidates_come_as_often_as_their_probability_says() -> None:
+def test_candidates_are_drawn_with_their_probability() -> None:
     shares = np.array([[0.7, 0.2, 0.0999, 0.0001]])
     found = draw_candidates(shares, np.random.default_rng(1).random((1, 200_000)))
     counts = np.bincount(found[0], minlength=4)

@@ -56,7 +56,7 @@ def test_adding_keeps_what_was_there(rows: list[dict[str, Any]], cut: int) -> No
 
 @settings(deadline=None)
 @given(ROWS)
-def test_features_lie_in_the_unit_cube_and_tell_candidates_apart(rows: list[dict[str, Any]]) -> None:
+def test_features_lie_in_the_unit_cube_and_differ_between_candidates(rows: list[dict[str, Any]]) -> None:
     features = Candidates.from_rows(rows).features()
     assert features.shape[0] == len(rows)
     assert ((features >= 0) & (features <= 1)).all()

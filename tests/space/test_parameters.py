@@ -88,7 +88,7 @@ def test_features_scale_numbers_and_split_strings() -> None:
         assert constant.features(list(constant.levels(1)) * 3).shape == (3, 0)
 
 
-def test_features_refuse_strangers_and_huge_tables() -> None:
+def test_features_refuse_unknown_values_and_huge_tables() -> None:
     with pytest.raises(SpaceError, match=r"'c' is not one of the options a, b"):
         Choice(["a", "b"]).features(["c"])
     with pytest.raises(SpaceError, match=r"'fast' is not a number"):
@@ -145,6 +145,6 @@ VALUES = (
 
 @settings(deadline=None)
 @given(VALUES, VALUES)
-def test_text_tells_different_values_apart(left: Any, right: Any) -> None:
+def test_different_values_have_different_texts(left: Any, right: Any) -> None:
     same = left == right and isinstance(left, bool) == isinstance(right, bool)
     assert (text(left) == text(right)) == same

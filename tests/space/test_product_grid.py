@@ -41,7 +41,7 @@ def test_is_the_product_with_the_last_parameter_fastest(levels: list[list[int]])
     ),
     st.sampled_from([1, 7, 1 << 16]),
 )
-def test_constraints_filter_the_product_whatever_the_block(
+def test_constraints_filter_the_product_for_every_block_size(
     levels: list[list[int]], rules: list[tuple[list[int], str, int]], cells: int
 ) -> None:
     names = "abcd"[: len(levels)]

@@ -104,7 +104,7 @@ def test_sample_is_uniform_over_the_feasible_points() -> None:
     assert all(abs(count - 1_000) < 150 for count in counts.values())
 
 
-def test_sobol_finds_every_point_of_a_small_space_and_says_when_there_are_no_more() -> None:
+def test_sobol_finds_every_point_of_a_small_space_and_then_stops() -> None:
     space = Space("a + b <= 2", a=Integer(0, 3), b=Integer(0, 3))
     assert set(space.sobol(6).table) == {(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)}
     with pytest.raises(SpaceError, match="7 points were asked for and the space has only 6"):

@@ -190,7 +190,7 @@ def test_damage_inside_the_file_is_found(tmp_path: Path, opened: Opened) -> None
     assert any("damaged" in finding for finding in again.check_integrity())
 
 
-def test_a_full_disk_is_told_and_forgotten(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_writing_continues(tmp_path: Path) -> None:
     # The log may grow no further: writing fails at the commit, as on a disk that is full.
     code = f"""
 import resource

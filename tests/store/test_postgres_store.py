@@ -54,7 +54,7 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         open_store("postgresql://localhost/pasto")
 
 
-def test_a_server_that_is_not_there_is_refused_without_telling_the_password(tmp_path: Path) -> None:
+def test_the_error_of_an_absent_server_does_not_contain_the_password(tmp_path: Path) -> None:
     with pytest.raises(UnsafeStoreError) as caught:
         open_store(f"postgresql://pasto:hunter2@/pasto?host={tmp_path}")
     assert "cannot be opened" in str(caught.value)
@@ -62,7 +62,7 @@ def test_a_server_that_is_not_there_is_refused_without_telling_the_password(tmp_
 
 
 @services
-def test_the_address_says_where_the_tables_are(postgres_url: str, opened: Opened) -> None:
+def test_the_address_names_the_schema_of_the_tables(postgres_url: str, opened: Opened) -> None:
     with psycopg.connect(postgres_url) as connection:
         connection.execute("CREATE SCHEMA apart")
     store = opened(f"{postgres_url}&options=-csearch_path%3Dapart")
@@ -73,9 +73,7 @@ def test_the_address_says_where_the_tables_are(postgres_url: str, opened: Opened
 
 @services
 @pytest.mark.parametrize(("option", "limit"), [("", "1min"), ("&options=-cstatement_timeout%3D10min", "10min")])
-def test_the_address_says_how_long_a_question_may_take(
-    postgres_url: str, opened: Opened, option: str, limit: str
-) -> None:
+def test_the_address_sets_the_statement_timeout(postgres_url: str, opened: Opened, option: str, limit: str) -> None:
     with opened(f"{postgres_url}{option}").read_transaction() as connection:
         assert connection.execute("SHOW statement_timeout").fetchone() == (limit,)
         assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("10min",)
@@ -239,7 +237,7 @@ def test_a_restart_of_the_server_loses_nothing(postgres_server: Any, postgres_ur
 
 
 @services
-def test_a_server_that_stays_away_is_told(postgres_server: Any, postgres_url: str) -> None:
+def test_a_server_that_stays_away_is_reported(postgres_server: Any, postgres_url: str) -> None:
     store = PostgresStore(postgres_url, retry_seconds=0.5)
     study = create(store)
     postgres_server.stop("immediate")

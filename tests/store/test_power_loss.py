@@ -267,7 +267,7 @@ def persist(folder: Path, power: PowerLoss) -> int:
 
 
 @pytest.mark.parametrize("count", [25, pytest.param(150, marks=pytest.mark.services)])
-def test_a_disk_that_fails_once_is_told_and_survived(tmp_path: Path, count: int) -> None:
+def test_a_disk_that_fails_once_is_reported_and_survived(tmp_path: Path, count: int) -> None:
     refusals = 0
     for limit in points(tmp_path, count):
         power = PowerLoss(f"power-{tmp_path.name}-{limit}-once", limit, once=True)

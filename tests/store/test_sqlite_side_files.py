@@ -186,24 +186,24 @@ def test_a_file_compacted_from_outside_is_not_lost(tmp_path: Path, opened: Opene
         store.list_studies()
 
 
-def test_the_reserve_takes_what_room_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = 1 << 20
+def test_the_reserve_takes_the_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free_bytes = 1 << 20
     allocate = os.posix_fallocate
 
     def limited(handle: int, offset: int, size: int) -> None:
-        if offset + size > room:
+        if offset + size > free_bytes:
             raise OSError(errno.ENOSPC, "No space left on device")
         allocate(handle, offset, size)
 
     monkeypatch.setattr(os, "posix_fallocate", limited)
     reserve = DiskReserve(tmp_path / "reserve", 4 << 20)
-    assert reserve.bytes == room
+    assert reserve.bytes == free_bytes
     assert reserve.is_short
     with reserve.released():
-        room = 300_000
+        free_bytes = 300_000
         assert reserve.bytes == 0
     assert 250_000 < reserve.bytes <= 300_000
-    room = 1 << 30
+    free_bytes = 1 << 30
     reserve.refill()
     assert not reserve.is_short
     reserve.close()
@@ -213,7 +213,7 @@ def test_a_full_disk_does_not_keep_a_store_from_opening(tmp_path: Path, opened: 
     opened(str(tmp_path)).close()
     held: list[int] = []
 
-    def without_room(address: str) -> sqlite3.Connection:
+    def without_space(address: str) -> sqlite3.Connection:
         held.append((tmp_path / "pasto.reserve").stat().st_size)
         if held[-1]:
             error = sqlite3.OperationalError("disk I/O error")
@@ -221,7 +221,7 @@ def test_a_full_disk_does_not_keep_a_store_from_opening(tmp_path: Path, opened: 
             raise error
         return connect(address)
 
-    store = SqliteStore(tmp_path, connect=without_room)
+    store = SqliteStore(tmp_path, connect=without_space)
     assert held == [4 << 20, 0]
     assert (tmp_path / "pasto.reserve").stat().st_size == 4 << 20
     store.close()

@@ -204,7 +204,7 @@ def test_of_racing_writers_exactly_one_wins_each_time(store: Store, study: Study
 # Events
 
 
-def test_events_are_kept_as_they_came(store: Store, study: StudyRow) -> None:
+def test_events_are_stored_as_received(store: Store, study: StudyRow) -> None:
     unit = "ünit \U0001f600"
     batch = [exposure("e1", unit), metric("m1", unit, 1, 0), metric("m2", "nobody")]
     answer = store.append_events(study.number, batch).result()
@@ -271,7 +271,7 @@ def test_events_and_rejections_have_the_key_that_sent_them(store: Store, study: 
     assert store.count_rejections_by_key(study.number + 1) == {}
 
 
-def test_an_id_counts_once_for_the_studys_life(store: Store, study: StudyRow) -> None:
+def test_an_id_counts_once_while_the_study_exists(store: Store, study: StudyRow) -> None:
     other = store.create_study(replace(study, name="other"), audit())
     assert store.append_events(study.number, [exposure("1"), exposure("2"), exposure("1")]).result().new == (
         True,
@@ -468,7 +468,7 @@ def test_readers_cannot_write(store: Store, study: StudyRow) -> None:
 # Keys
 
 
-def test_keys_are_kept_and_revoked(store: Store) -> None:
+def test_keys_are_stored_and_revoked(store: Store) -> None:
     key = KeyRow("ab12", "d" * 64, "mobile", ("ingest", "read"), 1.0, 99.5)
     store.add_key(key)
     other = KeyRow("aa00", "e" * 64, "admin", ("admin",), 2.0)
@@ -633,7 +633,7 @@ def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["backup.db", "text"]
 
 
-def test_notes_are_kept_by_name(store: Store, study: StudyRow) -> None:
+def test_notes_are_stored_by_name(store: Store, study: StudyRow) -> None:
     assert store.read_cache("books/1") is None
     assert store.read_cache("schema") is None
     store.write_cache("books/1", "seven")
@@ -726,7 +726,7 @@ def test_damage_is_found(store: Store, study: StudyRow, damage: str, finding: st
     assert any(finding in found for found in store.check_integrity())
 
 
-def test_a_closed_store_says_so(store: Store, study: StudyRow) -> None:
+def test_a_closed_store_raises_an_error(store: Store, study: StudyRow) -> None:
     late = store.append_events(study.number, [exposure("1")])
     store.close()
     assert late.result().new == (True,)

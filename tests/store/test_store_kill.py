@@ -54,12 +54,12 @@ def one_life(where: str, life: int, wait: float) -> set[str]:
 
 
 @pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.services)])
-def test_acknowledged_is_kept_and_counted_once(tmp_path: Path, kills: int) -> None:
+def test_acknowledged_events_survive_and_count_once(tmp_path: Path, kills: int) -> None:
     survive(str(tmp_path), kills)
 
 
 @pytest.mark.services
-def test_acknowledged_is_kept_and_counted_once_on_a_server(postgres_url: str) -> None:
+def test_acknowledged_events_survive_and_count_once_on_a_server(postgres_url: str) -> None:
     survive(postgres_url, 20)
 
 

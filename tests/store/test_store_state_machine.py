@@ -112,7 +112,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.policies[before.number].append(version)
 
     @rule()
-    def open_anew(self) -> None:
+    def reopen(self) -> None:
         self.store.close()
         self.store = open_store(str(self.folder))
 

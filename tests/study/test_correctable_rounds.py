@@ -160,7 +160,7 @@ def test_a_continuous_space_keeps_the_points_it_found() -> None:
     assert len(again.policy.probabilities) == len(points)
 
 
-def test_what_cannot_be_done_says_why() -> None:
+def test_refusals_name_the_reason() -> None:
     study = build()
     with pytest.raises(OptionError, match="not the oldest one that may be corrected; those are, in order: none"):
         study.settle(observe_round(0))

@@ -37,17 +37,17 @@ def study() -> pasto.Study:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ("watch_time", r"got 'watch_time'; write pasto\.maximize\('watch_time'\)"),
         ({"x": 1.0}, r"write pasto\.maximize\(\{'x': 1\.0\}\)"),
         (None, r"got None; write pasto\.maximize\('watch_time'\)"),
     ],
 )
-def test_what_is_no_objective_is_refused_with_what_to_write(given: Any, says: str) -> None:
-    with pytest.raises(ObjectiveError, match=says):
+def test_what_is_no_objective_is_refused_with_what_to_write(given: Any, message: str) -> None:
+    with pytest.raises(ObjectiveError, match=message):
         pasto.Study([{"w": 0}, {"w": 1}], given)
-    with pytest.raises(ObjectiveError, match=says):
+    with pytest.raises(ObjectiveError, match=message):
         pasto.solve({"watch_time": [1, 2]}, given)
 
 
@@ -126,7 +126,7 @@ def test_bad_errors_are_refused(study: pasto.Study, errors: Any) -> None:
     assert study.pending == (assignment,)
 
 
-def test_a_state_of_another_format_says_what_to_do(study: pasto.Study) -> None:
+def test_a_state_of_another_format_names_the_fix(study: pasto.Study) -> None:
     state = study.state()
     assert state["format"] == 3
     with pytest.raises(
@@ -198,7 +198,7 @@ def test_unknown_assignments_are_refused(study: pasto.Study, stranger: str) -> N
         study.tell(stranger, [1.0, 1.0])
 
 
-def test_nothing_to_tell_is_refused(study: pasto.Study) -> None:
+def test_an_empty_observation_is_refused(study: pasto.Study) -> None:
     with pytest.raises(MeasurementError, match="no assignment"):
         study.tell([], np.ones((0, 2)))
 
@@ -266,7 +266,7 @@ def test_bad_observations_are_refused_and_nothing_is_lost(study: pasto.Study, ch
     assert study.state() == before
 
 
-def test_a_version_is_observed_once_and_late_ones_while_they_are_kept(study: pasto.Study) -> None:
+def test_a_version_is_observed_once_and_late_ones_while_they_are_stored(study: pasto.Study) -> None:
     observe(study)
     with pytest.raises(AlreadyAnsweredError, match="observed before"):
         observe(study, version=0)

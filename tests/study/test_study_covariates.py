@@ -33,7 +33,7 @@ def users(rng: np.random.Generator, candidates: Any) -> tuple[FloatArray, FloatA
     return TRUTH[candidates] + 0.08 * (past - 100.0) + 0.8 * rest, past
 
 
-def tell(study: pasto.Study, rounds: int, *, adjusted: bool = True, parallel: int = 60) -> None:
+def run_rounds(study: pasto.Study, rounds: int, *, adjusted: bool = True, parallel: int = 60) -> None:
     rng = np.random.default_rng(3)
     for _ in range(rounds):
         assignments = study.ask(parallel=parallel)
@@ -60,15 +60,15 @@ def deviation(study: pasto.Study) -> float:
     return float((samples[:, 1] - samples[:, 0]).std())
 
 
-def test_told_covariates_take_noise_out() -> None:
+def test_given_covariates_reduce_noise() -> None:
     raw, adjusted = made(), made()
-    tell(raw, 1, adjusted=False, parallel=300)
-    tell(adjusted, 1, parallel=300)
+    run_rounds(raw, 1, adjusted=False, parallel=300)
+    run_rounds(adjusted, 1, parallel=300)
     assert deviation(adjusted) < 0.6 * deviation(raw)
     assert_allclose(adjusted.posterior_samples()[0, 0], TRUTH, atol=0.5)
 
 
-def test_told_covariates_may_be_columns_rows_or_numbers() -> None:
+def test_given_covariates_may_be_columns_rows_or_numbers() -> None:
     rng, states = np.random.default_rng(5), []
     past = rng.normal(size=(30, 2))
     for form in ("array", "rows", "columns", "frame"):
@@ -126,7 +126,7 @@ def test_a_study_with_covariates_continues_bit_for_bit_and_one_without_has_no_ne
             each.observe(cells)
         assert again.state() == study.state()
     plain = made()
-    tell(plain, 2, adjusted=False)
+    run_rounds(plain, 2, adjusted=False)
     plain.tell((opened := plain.ask(parallel=4))[:2], [[1.0], [2.0]])
     text = json.dumps(plain.state())
     assert not any(name in text for name in ("adjustment", "shared", "explained"))
@@ -200,7 +200,7 @@ def test_the_papers_learners_do_not_use_covariates() -> None:
     states = []
     for adjusted in (False, True):
         study = pasto.Study(CANDIDATES, soft, learner="algorithm1", seed=7)
-        tell(study, 3, adjusted=adjusted)
+        run_rounds(study, 3, adjusted=adjusted)
         states.append(study.state())
     assert states[0] == states[1]
 

@@ -314,7 +314,7 @@ def test_rounds_that_are_open_stay_in_the_store(
     store.close()
 
 
-def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
+def test_a_unit_that_is_forgotten_between_corrections_is_reported_once(
     quick: dict[str, Any], memory: Store, send: Send, world: World
 ) -> None:
     run = Run(memory, quick, send, accept_late="5h")

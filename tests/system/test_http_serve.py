@@ -232,7 +232,7 @@ def test_settings_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.services
-def test_what_was_kept_is_there_after_kill_9(start: Start, tmp_path: Path) -> None:
+def test_stored_events_survive_kill_9(start: Start, tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     process, url = start("--store", store)
     with client(url) as site:

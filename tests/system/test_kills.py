@@ -84,8 +84,8 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
         assert (
             len(stored_ids) == 40 * last
         )  # batches are sent again until they are accepted, so none is missing in between
-        books = write_record(service.report("feed"))["accounting"]["events"]
-        assert books["exposures"] + books["metrics"] == len(stored_ids)
+        event_counts = write_record(service.report("feed"))["accounting"]["events"]
+        assert event_counts["exposures"] + event_counts["metrics"] == len(stored_ids)
         rounds: list[int] = []
         corrected: list[int] = []
         while more := service.rounds("feed", after=len(rounds), limit=1000):

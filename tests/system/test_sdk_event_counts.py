@@ -52,8 +52,8 @@ def _decide(client: Client, users: range) -> None:
 
 
 def _versions(service: Service) -> dict[int, dict[str, Any]]:
-    books = write_record(service.report("feed"))["accounting"]["versions"]
-    return {one["version"]: one for one in books}
+    event_counts = write_record(service.report("feed"))["accounting"]["versions"]
+    return {one["version"]: one for one in event_counts}
 
 
 def _start(service: Service, document: dict[str, Any]) -> None:
@@ -79,15 +79,20 @@ def test_every_decision_is_accounted_for_though_answers_get_lost(service: Servic
         now[0] += 100.0
         assert client.flush()
     assert False in flushed
-    (books,) = _versions(service).values()
-    assert (books["assigned"], books["logged"], books["dropped"], books["gap"]) == (3000, 3000, 0, 0)
+    (event_counts,) = _versions(service).values()
+    assert (event_counts["assigned"], event_counts["logged"], event_counts["dropped"], event_counts["gap"]) == (
+        3000,
+        3000,
+        0,
+        0,
+    )
     events = write_record(service.report("feed"))["accounting"]
     assert (events["events"]["metrics"], events["senders"]["missing"]) == (3000, 0)
     close = service.close_round("feed", who="ann")
     assert (close.units, close.problems) == (3000, ())
 
 
-def test_a_thousandth_lost_of_one_arm_is_told_exactly_within_the_round(service: Service, quick: dict[str, Any]) -> None:
+def test_a_loss_of_a_thousandth_of_one_arm_is_counted_exactly(service: Service, quick: dict[str, Any]) -> None:
     _start(service, quick)
     lost = random.Random(3)
     network = Network(
@@ -99,11 +104,11 @@ def test_a_thousandth_lost_of_one_arm_is_told_exactly_within_the_round(service: 
         _decide(client, range(4000))
         assert client.flush()
     assert network.stolen.total() > 0
-    (books,) = _versions(service).values()
-    gaps = {(books["version"], line["name"]): line["gap"] for line in books["candidates"] if line["gap"]}
+    (event_counts,) = _versions(service).values()
+    gaps = {(event_counts["version"], line["name"]): line["gap"] for line in event_counts["candidates"] if line["gap"]}
     assert gaps == dict(network.stolen)
     assert (
-        books["gap"]
+        event_counts["gap"]
         == write_record(service.report("feed"))["accounting"]["senders"]["missing"]
         == network.stolen.total()
     )

@@ -171,7 +171,7 @@ class Machine(RuleBasedStateMachine):
         self.version, self.round = row.version, row.round
 
     @invariant()
-    def books_and_policies_hold(self) -> None:
+    def event_counts_and_policies_are_correct(self) -> None:
         if not hasattr(self, "store"):
             return
         row = self.store.read_study("feed")
@@ -222,8 +222,8 @@ class Machine(RuleBasedStateMachine):
         late = self._came_too_late()
         for node in (*self.nodes, service):
             assert write_record(node.report("feed"))["accounting"]["late"]["events"] == late
-        books = write_record(service.report("feed"))["accounting"]["events"]
-        assert books["exposures"] + books["metrics"] == len(self.acked)
+        event_counts = write_record(service.report("feed"))["accounting"]["events"]
+        assert event_counts["exposures"] + event_counts["metrics"] == len(self.acked)
         self.store.close()
 
 

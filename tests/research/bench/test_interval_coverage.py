@@ -128,7 +128,7 @@ def test_looking_is_free_where_users_stay() -> None:
 @pytest.mark.parametrize(
     ("kind", "guardrails"), [("normal", 1), ("normal", 5), ("rare", 1), ("rare", 5), ("skewed", 1), ("skewed", 3)]
 )
-def test_breakers_seldom_cry_wolf(kind: str, guardrails: int) -> None:
+def test_guardrail_monitors_rarely_give_false_alarms(kind: str, guardrails: int) -> None:
     rounds = 40 if kind == "skewed" or guardrails > 1 else 100
     assert alarms(kind, STUDIES, guardrails=guardrails, rounds=rounds).tripped <= 0.05 + errors(0.05)
 
@@ -138,11 +138,11 @@ def test_breakers_know_that_the_control_is_noisy(control: float) -> None:
     assert alarms("normal", STUDIES, control=control).tripped <= 0.05 + errors(0.05)
 
 
-def test_a_z_test_at_every_look_cries_wolf() -> None:
+def test_a_z_test_at_every_analysis_gives_false_alarms() -> None:
     assert alarms("normal", STUDIES, test="z").tripped > 0.2
 
 
-def test_without_a_cap_or_a_range_the_breaker_cries_wolf() -> None:
+def test_without_a_cap_or_a_range_the_monitor_gives_false_alarms() -> None:
     assert alarms("skewed, no cap", STUDIES, rounds=50).tripped > 0.05 + errors(0.05)
     assert alarms("rare", STUDIES, declared=False, rounds=50).tripped > 0.1
 
@@ -187,7 +187,7 @@ def test_a_stop_level_finds_harm_within_a_day_and_later_within_hours() -> None:
     assert later.rounds <= percent.rounds + 2
 
 
-def test_sample_ratios_are_quiet_and_awake() -> None:
+def test_sample_ratio_checks_have_few_false_alarms_and_find_faults() -> None:
     quiet, lossy, silent = (sample_ratio(STUDIES, left=left) for left in (1.0, 0.9, 0.0))
     assert quiet.ours <= 0.015  # at most two in two hundred; the promise is 0.4 % of 2,000
     assert quiet.last_weights == 1.0

@@ -69,7 +69,7 @@ def test_a_missed_hard_guardrail_is_charged() -> None:
     assert judge.best >= judge.single
 
 
-def test_rounds_to_a_level_are_the_first_from_which_it_is_kept() -> None:
+def test_rounds_to_a_level_count_to_the_first_round_that_stays_above_it() -> None:
     course = race(SMALL, instances=2, rounds=20, players=["oracle that knows the support"])[0]
     assert course.rounds_to(-1e9) == 5
     assert course.rounds_to(1e9) is None

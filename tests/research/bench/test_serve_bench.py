@@ -7,7 +7,7 @@ import pytest
 from pasto_research.bench.serve import measure_assign, measure_ingest
 
 
-def test_decisions_over_http_are_measured_beside_an_echo() -> None:
+def test_decisions_over_http_are_compared_with_an_echo() -> None:
     rows = measure_assign(60)
     assert [row["case"] for row in rows] == ["assign over HTTP, units seen before", "assign over HTTP, every unit new"]
     for row in rows:

@@ -74,7 +74,7 @@ def test_quotas_share_out_the_total() -> None:
     assert len(set(candidates.names)) == len(candidates) == 28
 
 
-def test_the_best_of_what_was_retrieved_is_shown() -> None:
+def test_the_best_retrieved_items_are_displayed() -> None:
     """Check one request with two modules: module 0 scores 9, 5, 1 and so on, module 1 scores 7, 6, 2."""
     scores = np.zeros((1, 2, TOTAL))
     scores[0, :, :3] = [[9, 5, 1], [7, 6, 2]]
@@ -109,7 +109,7 @@ def test_the_experiment_runs_on_small_logs(tmp_path: Path) -> None:
     assert len(draw().axes) == 2
 
 
-def test_the_world_of_the_demonstration_is_shown_as_it_is() -> None:
+def test_the_world_of_the_demonstration_equals_its_expectations() -> None:
     """Check that averages over many users equal the world's own expectations."""
     world = ads()
     outcomes = simulated(Size(runs=1, rounds=1, seed=3), users=4_000)

@@ -14,7 +14,7 @@ def outcome() -> Outcome:
     return run("illustration", runs=96)
 
 
-def test_the_two_arms_are_as_the_paper_says(outcome: Outcome) -> None:
+def test_the_two_arms_equal_those_of_the_paper(outcome: Outcome) -> None:
     hard, soft = outcome.data["two_arms"]["hard"], outcome.data["two_arms"]["soft"]
     assert (hard["probabilities"], hard["value"], hard["single"]) == ((0.5, 0.5), 1.0, 0.0)
     assert soft["probabilities"] == pytest.approx((0.5125, 0.4875))

@@ -43,7 +43,7 @@ def test_algorithm_1_is_where_the_reference_puts_it_early_on(outcome: Outcome) -
             assert abs(curves["ratio"][place] - reference) <= 3 * np.sqrt(2) * curves["ratio error"][place]
 
 
-def test_what_was_too_short_to_tell_has_no_verdict(outcome: Outcome) -> None:
+def test_a_run_that_is_too_short_has_no_verdict(outcome: Outcome) -> None:
     verdicts = {claim.what: claim.holds for claim in outcome.claims}
     assert [verdicts[f"r > 0, better than the best single candidate, at σ = {sigma:g}"] for sigma in (0.1, 0.5, 1)] == [
         None,
@@ -94,7 +94,7 @@ def test_progress_names_the_noise_level() -> None:
     assert {"synthetic-b: σ = 0.1", "synthetic-b: σ = 1, long"} <= heard
 
 
-def test_the_smallest_size_still_tells_what_it_can() -> None:
+def test_the_smallest_size_still_has_results() -> None:
     outcome = paper.run("synthetic-b", runs=1, rounds=1)
     assert outcome.tables[0].header == ("σ", "10 rounds (2 runs)")
     assert [claim.holds for claim in outcome.claims if "reference" in claim.paper] == [None, None]

@@ -53,7 +53,7 @@ def test_lifts_come_with_the_error_of_paired_users(content: Content) -> None:
     assert (lift(content, other)[1] > 0).any()
 
 
-def test_table_3_is_told_for_both_sets_of_guardrails(content: Content) -> None:
+def test_table_3_is_printed_for_both_sets_of_guardrails(content: Content) -> None:
     outcome = build_outcome(content, SIZE)
     tables = [table for table in outcome.tables if table.title.startswith("Table 3")]
     assert [table.title.split(" at ")[0] for table in tables] == [

@@ -31,7 +31,7 @@ def learned(site: Site) -> None:
     site.client.post("/v1/studies/feed/rounds/close", json={}).raise_for_status()
 
 
-def test_a_unit_is_forgotten_and_the_log_says_so(serve: Serve, tmp_path: Path) -> None:
+def test_a_unit_is_forgotten_and_the_audit_log_records_it(serve: Serve, tmp_path: Path) -> None:
     site = serve(store=str(tmp_path / "store"))
     learned(site)
     remote = HttpStudyApi(site.url)
@@ -56,14 +56,14 @@ def test_a_unit_is_forgotten_and_the_log_says_so(serve: Serve, tmp_path: Path) -
         ("nothing/events/archive", {}, 404),
     ],
 )
-def test_what_cannot_be_done_is_told(serve_long: Serve, tmp_path: Path, path: str, body: Any, status: int) -> None:
+def test_a_refused_action_is_reported(serve_long: Serve, tmp_path: Path, path: str, body: Any, status: int) -> None:
     site = serve_long(store=str(tmp_path / "store"))
     site.study()
     refused = site.client.post(f"/v1/studies/{path}", json=body)
     assert (refused.status_code, list(refused.json())) == (status, ["error"])
 
 
-def test_a_store_in_no_directory_must_be_told_where_its_archive_is(serve: Serve, tmp_path: Path) -> None:
+def test_a_store_without_a_directory_needs_an_archive_address(serve: Serve, tmp_path: Path) -> None:
     site = serve()
     site.study()
     refused = site.client.post("/v1/studies/feed/units/erase", json={"unit": "ann"})
@@ -83,7 +83,7 @@ def test_a_service_archives_by_itself(serve: Serve, tmp_path: Path, monkeypatch:
     assert site.running.service.replay("feed").identical
 
 
-def test_those_who_wait_for_their_turn_hold_up_nobody(serve: Serve, tmp_path: Path) -> None:
+def test_waiting_requests_do_not_delay_others(serve: Serve, tmp_path: Path) -> None:
     site = serve(store=str(tmp_path / "store"), threads=2)
     learned(site)
     archive = site.running.service.retention._archive

@@ -123,7 +123,7 @@ def looked(site: Site, *, traffic: bool = True) -> set[str]:
     return firing(before, site.scrape())
 
 
-def test_all_is_quiet_where_all_is_well(site: Site) -> None:
+def test_a_healthy_service_raises_no_alert(site: Site) -> None:
     assert looked(site) == set()
 
 
@@ -242,7 +242,7 @@ def test_a_closer_that_is_dead(site: Site) -> None:
     assert looked(site) == {"PastoRoundsStopped"}
 
 
-def test_a_round_that_nobody_closes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_no_scheduler_closes_raises_an_alert(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check a round that no thread closes, although the threads live."""
     every = site.service.policy_cache.snapshot("feed").spec.rounds.every
     assert every is not None

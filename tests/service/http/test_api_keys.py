@@ -17,7 +17,7 @@ def store() -> Iterator[Store]:
     store.close()
 
 
-def test_a_key_is_kept_as_a_digest_only(store: Store) -> None:
+def test_a_key_is_stored_as_a_digest_only(store: Store) -> None:
     made = ApiKeys(store).create("web", ["read"])
     (row,) = store.list_keys()
     assert KEY.fullmatch(made.key)

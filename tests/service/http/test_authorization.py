@@ -93,7 +93,7 @@ def test_every_route_is_in_this_matrix() -> None:
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
-def test_nobody_passes_without_a_valid_key(locked: Site, keys: dict[str, str], route: Route) -> None:
+def test_no_request_passes_without_a_valid_key(locked: Site, keys: dict[str, str], route: Route) -> None:
     sent = [
         None,
         "",
@@ -142,7 +142,7 @@ def test_metrics_need_a_key_as_soon_as_there_is_one(serve: Serve) -> None:
         assert site.client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code == 200
 
 
-def test_metrics_are_open_if_the_operator_says_so(serve: Serve) -> None:
+def test_metrics_are_open_if_the_operator_configures_it(serve: Serve) -> None:
     site = serve(public_metrics=True)
     site.running.application.context.keys.create("boss", ["admin"])
     assert "pasto_store_up" in site.client.get("/metrics", headers={"host": "pasto.example"}).text
@@ -222,13 +222,13 @@ def test_a_retry_with_the_next_key_counts_once(serve: Serve) -> None:
 def test_changes_of_keys_are_in_the_audit_log_of_keys(serve: Serve) -> None:
     site = serve()
     boss = HttpStudyApi(site.url).create_key("boss", ["admin"], who="ann")
-    desk = HttpStudyApi(site.url, boss.key)
-    web = desk.create_key("web", ["read"], who="bob")
-    successor = desk.rotate_key(web.prefix, grace=60.0, who="bob")
-    assert desk.revoke_key(web.prefix)
-    assert not desk.revoke_key(web.prefix)
+    api = HttpStudyApi(site.url, boss.key)
+    web = api.create_key("web", ["read"], who="bob")
+    successor = api.rotate_key(web.prefix, grace=60.0, who="bob")
+    assert api.revoke_key(web.prefix)
+    assert not api.revoke_key(web.prefix)
     named = f"boss ({boss.prefix})"
-    lines = desk.key_audit()
+    lines = api.key_audit()
     assert [(line.who, line.action, line.detail["name"], line.detail["prefix"]) for line in lines] == [
         ("ann", "key created", "boss", boss.prefix),
         (f"{named}: bob", "key created", "web", web.prefix),
@@ -236,7 +236,7 @@ def test_changes_of_keys_are_in_the_audit_log_of_keys(serve: Serve) -> None:
         (named, "key revoked", "web", web.prefix),
     ]
     assert lines[2].detail["successor"] == successor.prefix
-    assert desk.key_audit(after=lines[0].sequence, limit=2) == lines[1:3]
+    assert api.key_audit(after=lines[0].sequence, limit=2) == lines[1:3]
     for made in (boss, web, successor):
         assert made.key.split("_")[2] not in str(lines)
     reader = {"authorization": f"Bearer {successor.key}"}
@@ -244,7 +244,7 @@ def test_changes_of_keys_are_in_the_audit_log_of_keys(serve: Serve) -> None:
     admin = {"authorization": f"Bearer {boss.key}", "pasto-who": "a%0Ab"}
     refused = site.client.delete(f"/v1/keys/{successor.prefix}", headers=admin)
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_text")
-    assert desk.key_audit() == lines
+    assert api.key_audit() == lines
 
 
 def test_a_key_revoked_by_another_node_stops_within_a_poll(serve: Serve) -> None:

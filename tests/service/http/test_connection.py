@@ -255,7 +255,7 @@ def test_a_request_that_came_in_part_is_answered_while_the_service_ends(serve: S
     assert (status, headers["connection"]) == (200, "close")
 
 
-def test_an_error_that_nobody_foresaw_is_explained_and_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_explained_and_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     site = serve()
     site.study()
     with connected(site) as connection:
@@ -271,7 +271,7 @@ def test_an_error_that_nobody_foresaw_is_explained_and_counted(serve: Serve, mon
     assert 'pasto_requests_total{method="POST",route="/v1/studies/{name}/assign",status="500"} 1.0' in counted
 
 
-def test_a_caller_that_asks_first_is_told_to_go_on(site: Site) -> None:
+def test_a_caller_that_expects_100_continue_gets_it(site: Site) -> None:
     request = post(PATH, b'{"unit":"u"}').replace(b"Host:", b"Expect: 100-continue\r\nHost:", 1)
     head, _, body = request.partition(b"\r\n\r\n")
     with connected(site) as connection:
@@ -290,7 +290,7 @@ def test_a_head_without_a_body_is_sent(site: Site) -> None:
     assert head.endswith(b"\r\n\r\n")
 
 
-def test_an_idle_connection_is_kept(serve: Serve) -> None:
+def test_an_idle_connection_stays_open(serve: Serve) -> None:
     site = serve(request_timeout=0.3, keep_alive=30)
     site.limit_time(60)
     site.study()

@@ -38,11 +38,11 @@ def words(page: str) -> str:
         ("clients/javascript/README.md", "memory of your process, and a kill loses it"),
     ],
 )
-def test_every_page_with_the_promise_says_what_it_leaves_out(page: str, sentence: str) -> None:
+def test_every_page_with_the_promise_names_its_exceptions(page: str, sentence: str) -> None:
     assert sentence in words(page)
 
 
-def test_the_interface_says_so_too() -> None:
+def test_the_openapi_document_states_it_too() -> None:
     (route,) = [route for route in ROUTES if route.path.endswith("/assign")]
     assert "not yet durable when answered" in route.summary
 

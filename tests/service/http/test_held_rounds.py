@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 RESOLVE = "/v1/studies/feed/rounds/resolve"
 
 
-def test_a_held_round_is_shown_counted_and_resolved(serve: Serve) -> None:
+def test_a_held_round_is_reported_counted_and_resolved(serve: Serve) -> None:
     site = serve()
     site.study(rounds={"every": "1h"})
     units = [f"user {number}" for number in range(1000)]

@@ -108,7 +108,7 @@ def test_a_service_reads_topics_and_goes_on_where_it_left_off(
     assert again.running.service.store.read_high_water(1) == 40
 
 
-def test_settings_that_do_not_do_are_told_at_the_start(tmp_path: Path) -> None:
+def test_wrong_settings_are_reported_at_the_start(tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"kafka_servers": "x:9092"}, "--kafka-servers is set and --kafka-topic is not"),
         ({"kafka_topic": "t"}, "--kafka-topic is set and --kafka-servers is not"),

@@ -54,7 +54,7 @@ def test_a_long_body_is_refused(tight: Site, path: str) -> None:
     assert answer.headers["connection"] == "close"
 
 
-def test_a_body_that_says_it_is_long_is_refused_before_it_is_read(tight: Site) -> None:
+def test_a_body_with_a_large_content_length_is_refused_unread(tight: Site) -> None:
     head = f"POST {EVENTS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n"
     heard = talk(tight, head.encode() + b"[" * 1000)
     assert heard.startswith(b"HTTP/1.1 413")
@@ -104,7 +104,7 @@ def test_a_broken_gzip_is_refused(site: Site, body: bytes) -> None:
     assert code(answer) == (400, "bad_request")
 
 
-def test_an_encoding_that_nobody_knows_is_refused(site: Site) -> None:
+def test_an_unknown_encoding_is_refused(site: Site) -> None:
     answer = site.client.post(EVENTS, content=b"[]", headers={**JSON, "content-encoding": "br"})
     assert code(answer) == (415, "unsupported_encoding")
 
@@ -118,9 +118,7 @@ def test_a_document_without_a_bottom_is_refused(site: Site, path: str, opening: 
 
 
 @pytest.mark.parametrize("path", [ASSIGN, "/v1/studies", "/ofrep/v1/evaluate/flags/feed"])
-def test_a_large_body_is_looked_through_where_nobody_waits_for_it(
-    site: Site, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_body_is_parsed_outside_the_event_loop(site: Site, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
 
     def noted(body: bytes, limit: int) -> None:
@@ -214,13 +212,13 @@ def test_a_bad_wait_is_refused(site: Site, wait: str) -> None:
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal",
     ],
 )
-def test_whoever_dawdles_is_shown_out(tight: Site, sent: bytes) -> None:
+def test_a_slow_caller_is_disconnected(tight: Site, sent: bytes) -> None:
     heard = talk(tight, sent)
     assert b"HTTP/1.1 408" in heard
     assert heard.endswith(b'{"error":{"code":"timeout","message":"the request did not arrive in time"}}')
 
 
-def test_whoever_dawdles_over_a_second_request_is_shown_out(tight: Site) -> None:
+def test_a_slow_caller_is_disconnected_at_the_second_request(tight: Site) -> None:
     host, port = tight.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")

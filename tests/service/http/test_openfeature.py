@@ -70,13 +70,13 @@ def test_the_real_client_reads_every_type(flags: Site, client: OpenFeatureClient
         assert client.get_boolean_details("ranking.boost", True, context).value is cell.values["boost"]
 
 
-def test_the_real_client_is_told_what_went_wrong(client: OpenFeatureClient) -> None:
+def test_the_real_client_receives_the_error(client: OpenFeatureClient) -> None:
     context = EvaluationContext("ann")
     for key in ("nowhere", "ranking.nothing", "later", "ranking.", "ranking.weight.more"):
         missing = client.get_string_details(key, "default", context)
         assert (missing.value, missing.error_code) == ("default", ErrorCode.FLAG_NOT_FOUND), key
-    nobody = client.get_object_details("ranking", {"a": 1}, EvaluationContext())
-    assert (nobody.value, nobody.error_code) == ({"a": 1}, ErrorCode.TARGETING_KEY_MISSING)
+    without_unit = client.get_object_details("ranking", {"a": 1}, EvaluationContext())
+    assert (without_unit.value, without_unit.error_code) == ({"a": 1}, ErrorCode.TARGETING_KEY_MISSING)
     long = client.get_object_details("ranking", {}, EvaluationContext("x" * 257))
     assert long.error_code == ErrorCode.INVALID_CONTEXT
     wrong = client.get_boolean_details("ranking.ranker", False, context)
@@ -120,7 +120,7 @@ def test_errors_are_in_the_protocols_own_form(flags: Site, path: str, body: byte
     assert answer.json()["errorDetails"]
 
 
-def test_a_long_body_is_told_in_the_protocols_own_form(serve: Serve) -> None:
+def test_a_long_body_gives_an_error_of_the_protocol(serve: Serve) -> None:
     site = serve(body_limit=1000)
     answer = site.client.post(FLAGS, content=b" " * 2000)
     assert (answer.status_code, answer.json()["errorCode"]) == (413, "GENERAL")
@@ -148,7 +148,7 @@ def test_flags_that_a_caller_has_are_not_sent_again(serve: Serve) -> None:
     assert (later.status_code, later.headers["etag"] != tag) == (200, True)
 
 
-def test_a_parameter_keeps_its_type_whoever_is_served(flags: Site) -> None:
+def test_a_parameter_keeps_its_type_for_every_unit(flags: Site) -> None:
     raw = {
         flags.client.post(f"{FLAGS}/ranking.weight", json={"context": {"targetingKey": str(k)}}).text for k in range(40)
     }

@@ -81,7 +81,7 @@ def test_a_stuck_process_is_ended(process: QuestionProcess, tmp_path: Path) -> N
     assert not (file.exists() and is_running(int(file.read_text())))
 
 
-def test_what_goes_wrong_is_told_as_in_a_thread(process: QuestionProcess) -> None:
+def test_errors_are_the_same_as_in_a_thread(process: QuestionProcess) -> None:
     with pytest.raises(QuestionFailedError, match="ZeroDivisionError"):
         process.compute(fail, ENOUGH)
     with pytest.raises(AnsweredError) as answered:

@@ -69,5 +69,5 @@ def test_another_question_is_answered(serve: Serve) -> None:
     assert "write '-2%'" in refused.json()["error"]["message"]
 
 
-def test_prometheus_is_told_of_every_guardrail(site: Site) -> None:
+def test_prometheus_has_a_metric_for_every_guardrail(site: Site) -> None:
     assert 'pasto_guardrail_state{guardrail="like_rate",study="feed"} 0.0' in site.client.get("/metrics").text

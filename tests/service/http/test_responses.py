@@ -74,7 +74,7 @@ def test_a_full_disk_is_found_behind_what_it_caused() -> None:
     assert not is_disk_full(errors.StoreError("else"))
 
 
-def test_sqlite_says_that_a_disk_is_full() -> None:
+def test_sqlite_reports_a_full_disk() -> None:
     connection = sqlite3.connect(":memory:")
     try:
         connection.execute("PRAGMA max_page_count = 2")
@@ -112,7 +112,7 @@ def failed(error: Exception) -> Any:
     ],
 )
 @pytest.mark.parametrize("kind", [failing, failed], ids=["refused", "not kept"])
-def test_events_that_are_not_kept_are_not_acknowledged(
+def test_events_that_are_not_stored_are_not_acknowledged(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, kind: Any, error: Exception, status: int, code: str
 ) -> None:
     site = serve(retry_after=9)
@@ -127,7 +127,7 @@ def test_events_that_are_not_kept_are_not_acknowledged(
     assert again.json() == {"accepted": 1, "duplicates": 0, "rejected": []}
 
 
-def test_a_file_that_may_not_grow_is_told_as_full_and_mended_by_room(serve: Serve, tmp_path: Path) -> None:
+def test_a_file_that_may_not_grow_is_reported_as_full_until_space_is_free(serve: Serve, tmp_path: Path) -> None:
     site = serve(store=str(tmp_path / "store"))
     site.study()
     store: Any = site.running.service.store
@@ -189,7 +189,7 @@ def test_readiness_follows_the_store(serve: Serve, monkeypatch: pytest.MonkeyPat
     assert site.client.get("/healthz").json() == {"status": "ok"}
 
 
-def test_counters_are_told_though_the_store_is_gone(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_are_served_without_a_store(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     site = serve()
     assert "pasto_store_up 1.0" in site.client.get("/metrics").text
     monkeypatch.setattr(site.running.service.store, "list_studies", failing(errors.StoreError("gone")))

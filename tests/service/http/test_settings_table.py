@@ -56,7 +56,7 @@ def test_flags_go_before_variables_and_variables_before_defaults() -> None:
         ({"keys_required": "maybe"}, "--keys-required needs yes or no, got 'maybe'"),
     ],
 )
-def test_a_bad_setting_is_told_by_what_was_typed(given: dict[str, str], message: str) -> None:
+def test_the_error_of_a_bad_setting_names_the_typed_text(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=re.escape(message)):
         read_settings(given)
 

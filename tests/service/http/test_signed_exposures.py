@@ -179,7 +179,7 @@ def test_the_sdk_keeps_exposures_until_it_has_the_key(signing: SigningSite, tmp_
     signing.site.until(lambda: signing.counted() == (1, 0))
 
 
-def test_the_sdk_says_why_a_key_without_evaluate_cannot_sign(signing: SigningSite) -> None:
+def test_the_sdk_explains_why_a_key_without_evaluate_cannot_sign(signing: SigningSite) -> None:
     options: dict[str, Any] = {"study": "feed", "api_key": signing.keys["viewer"], "cache": None, "background": False}
     with Client(signing.site.url, **options) as client:
         assert client.wait_until_ready(60)

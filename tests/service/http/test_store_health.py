@@ -175,7 +175,7 @@ def test_damage_that_a_request_meets_is_not_ready(serve: Serve, tmp_path: Path) 
     assert "damaged" in site.client.get("/readyz").json()["problems"][0]
 
 
-def test_a_lost_store_with_keys_does_not_open_to_everybody(serve: Serve, tmp_path: Path) -> None:
+def test_a_lost_store_with_keys_does_not_open_without_a_key(serve: Serve, tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     ApiKeys(store).create("ops", ["admin"])
     store.close()
@@ -246,7 +246,7 @@ def test_the_first_search_for_damage_is_waited_for_and_can_be_ended() -> None:
     asyncio.run(ask())
 
 
-def test_a_store_without_room_for_a_batch_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_without_space_for_a_batch_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail if a small write that still fits into the log counts as ready."""
     store = open_store(str(tmp_path))
     try:

@@ -44,7 +44,7 @@ def test_a_study_file_comes_in_three_forms(serve: Serve) -> None:
     assert (again.status_code, again.json()["error"]["code"]) == (409, "study_exists")
 
 
-def test_a_life_over_http(serve: Serve) -> None:
+def test_a_study_goes_from_draft_to_archive_over_http(serve: Serve) -> None:
     site = serve()
     site.study(start=False)
     assert site.client.get(POLICY).status_code == 409
@@ -132,39 +132,39 @@ def test_a_draft_is_edited_and_deleted_over_http(serve: Serve) -> None:
     assert deleted == {"name": "feed", "state": "deleted", "deleted_as": "feed@1"}
     assert site.client.get("/v1/studies/feed").status_code == 404
     assert site.client.get("/v1/studies").json() == {"studies": []}
-    desk = HttpStudyApi(site.url)
-    assert desk.create(document, who="ann", reason="again").state == "draft"
-    assert desk.edit("feed", {**document, "description": "more"}, who="ann", reason="why").description == "more"
-    assert [line.reason for line in desk.audit("feed")] == ["again", "why"]
+    api = HttpStudyApi(site.url)
+    assert api.create(document, who="ann", reason="again").state == "draft"
+    assert api.edit("feed", {**document, "description": "more"}, who="ann", reason="why").description == "more"
+    assert [line.reason for line in api.audit("feed")] == ["again", "why"]
     site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
     refused = site.client.delete("/v1/studies/feed")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "wrong_state")
     assert site.client.put("/v1/studies/feed", json=document).status_code == 409
-    desk.change("feed", "archive", who="ann", reason="over")
-    assert desk.create(document, who="ann").archived_as == "feed@2"
-    assert [line.action for line in desk.audit("feed@2")] == ["create", "edit", "start", "archive", "rename"]
-    assert desk.delete("feed", who="ann").deleted_as == "feed@3"
+    api.change("feed", "archive", who="ann", reason="over")
+    assert api.create(document, who="ann").archived_as == "feed@2"
+    assert [line.action for line in api.audit("feed@2")] == ["create", "edit", "start", "archive", "rename"]
+    assert api.delete("feed", who="ann").deleted_as == "feed@3"
 
 
-def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
+def test_the_http_client_works_with_this_service(serve: Serve) -> None:
     site = serve()
-    desk = HttpStudyApi(site.url)
+    api = HttpStudyApi(site.url)
     document = read_document(EXAMPLE, "yaml")
-    assert desk.create(document, who="ann").state == "draft"
-    assert desk.change("feed", "start", who="ann").round == 1
-    assert desk.close_round("feed", who="ann", reason="why not").next_version == 2
-    assert [study.name for study in desk.studies()] == ["feed"]
-    assert len(desk.rounds("feed")) == 1
-    assert desk.audit("feed")[-1].reason == "why not"
-    assert [line.who for line in desk.audit("feed")] == ["ann", "ann", "ann"]
-    assert desk.replay("feed").identical
-    made = desk.create_key("boss", ["admin"], expires_in=600)
-    desk = HttpStudyApi(site.url, made.key)
-    listed = desk.keys()
+    assert api.create(document, who="ann").state == "draft"
+    assert api.change("feed", "start", who="ann").round == 1
+    assert api.close_round("feed", who="ann", reason="why not").next_version == 2
+    assert [study.name for study in api.studies()] == ["feed"]
+    assert len(api.rounds("feed")) == 1
+    assert api.audit("feed")[-1].reason == "why not"
+    assert [line.who for line in api.audit("feed")] == ["ann", "ann", "ann"]
+    assert api.replay("feed").identical
+    made = api.create_key("boss", ["admin"], expires_in=600)
+    api = HttpStudyApi(site.url, made.key)
+    listed = api.keys()
     assert [key.prefix for key in listed] == [made.prefix]
-    desk.close_round("feed", who="Zoë: 100 %")
-    assert desk.audit("feed")[-1].who == f"boss ({made.prefix}): Zoë: 100 %"
-    assert desk.revoke_key(made.prefix)
+    api.close_round("feed", who="Zoë: 100 %")
+    assert api.audit("feed")[-1].who == f"boss ({made.prefix}): Zoë: 100 %"
+    assert api.revoke_key(made.prefix)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"identical":"yes"}'])
@@ -299,7 +299,7 @@ def test_decisions_are_those_of_the_policy(site: Site) -> None:
 @pytest.mark.parametrize(
     "body", [{}, {"unit": ""}, {"unit": "x" * 257}, {"unit": 3}, {"unit": "a", "units": []}, [], {"units": [""]}]
 )
-def test_whom_nobody_can_decide_for(site: Site, body: Any) -> None:
+def test_invalid_units_get_no_decision(site: Site, body: Any) -> None:
     answer = site.client.post(ASSIGN, json=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request")
 
@@ -357,7 +357,7 @@ def test_events_come_in_every_form(serve: Serve) -> None:
     assert site.client.post(EVENTS, json=batch(12)).json() == {"accepted": 2, "duplicates": 10, "rejected": []}
 
 
-def test_a_bad_event_spoils_no_other_and_a_wholly_bad_batch_is_told(serve: Serve) -> None:
+def test_a_bad_event_spoils_no_other_and_an_invalid_batch_is_reported(serve: Serve) -> None:
     site = serve()
     site.study()
     mixed = [*batch(2), {"type": "metric", "id": "bad", "unit": "ann", "name": "nothing"}]

@@ -72,7 +72,7 @@ def place(playground: Make) -> Playground:
     return playground(metrics=METRICS, guardrails=[], goal={"maximize": "x"})
 
 
-def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Playground) -> None:
+def test_a_report_has_adjusted_and_raw_lifts(place: Playground) -> None:
     rounds(place, 8)
     report = place.service.report("feed")
     document = write_record(report)
@@ -100,7 +100,7 @@ def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Playground) -> Non
     assert place.service.replay("feed").identical
 
 
-def test_a_range_is_told_beside(place: Playground) -> None:
+def test_a_range_is_reported_with_the_lift(place: Playground) -> None:
     rounds(place, 4)
     report = place.service.report("feed")
     document = write_record(report)
@@ -128,7 +128,7 @@ def test_a_confirmation_is_adjusted_too(place: Playground) -> None:
     assert place.service.replay("feed").identical
 
 
-def test_a_study_without_covariates_is_told_as_before(playground: Make) -> None:
+def test_a_study_without_covariates_has_the_report_of_before(playground: Make) -> None:
     place = playground()
     for _ in range(3):
         place.round()

@@ -116,7 +116,7 @@ def test_an_inconclusive_confirmation_is_deployed_only_with_an_override_and_a_re
     assert place.service.replay("feed").identical
 
 
-def test_a_confirmed_blend_is_deployed_and_the_reply_says_what_was_shown(playground: Make) -> None:
+def test_a_confirmed_blend_is_deployed_with_its_verdict(playground: Make) -> None:
     place = confirming(playground, "-12%", days=1)
     place.crowd(4000)
     place.now += 86400.0
@@ -128,7 +128,7 @@ def test_a_confirmed_blend_is_deployed_and_the_reply_says_what_was_shown(playgro
     assert write_record(place.service.report("feed"))["confirmation"]["verdict"] == write_record(reply.confirmation)
 
 
-def test_what_was_never_confirmed_says_so(playground: Make) -> None:
+def test_a_blend_without_confirmation_is_marked(playground: Make) -> None:
     place = playground()
     place.round()
     reply = place.service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)

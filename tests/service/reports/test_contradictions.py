@@ -90,7 +90,7 @@ def test_the_adjusted_lift_counts_if_there_is_one() -> None:
     assert find_contradictions(spec, answer(), [replace(raw, adjusted=adjusted)]) != ()
 
 
-def test_a_confirmation_says_more_and_does_not_compare_sums_that_grow() -> None:
+def test_a_confirmation_adds_evidence_and_does_not_compare_growing_sums() -> None:
     harmed = [lift(-0.06, -0.03)]
     (found,) = find_contradictions(stated(at_least="-2%"), answer(), harmed, harmed)
     assert found.phase == "confirming"
@@ -98,7 +98,7 @@ def test_a_confirmation_says_more_and_does_not_compare_sums_that_grow() -> None:
     assert find_contradictions(stated(at_least=9.8), answer(), [], harmed) == ()
 
 
-def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_contradiction_is_in_text_page_and_json(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = playground(guardrails=[{"metric": "y", "at_least": "+40%", "stop_at": "-50%"}])
     for _ in range(4):
         place.round()

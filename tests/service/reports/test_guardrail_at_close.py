@@ -83,7 +83,7 @@ def test_a_study_without_harm_is_not_stopped(playground: Make) -> None:
     assert write_record(place.service.report("feed"))["guardrails"][0]["state"] == "holds"
 
 
-def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(everywhere: Make) -> None:
+def test_only_a_person_with_a_reason_resumes_and_evidence_restarts(everywhere: Make) -> None:
     place = everywhere()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
@@ -98,7 +98,7 @@ def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(everywh
     assert place.service.replay("feed").identical
 
 
-def test_a_warning_comes_before_and_is_told_once(playground: Make) -> None:
+def test_a_warning_comes_before_and_is_sent_once(playground: Make) -> None:
     place = playground()
     states = []
     for _ in range(40):
@@ -165,8 +165,8 @@ def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Ma
     assert carried is not None
     assert carried["monitor"]["held"]["y"]["rounds"] == 5
     assert place.service.replay("feed").identical
-    books = write_record(place.service.report("feed"))["accounting"]
-    assert books["events"]["exposures"] == 300
+    event_counts = write_record(place.service.report("feed"))["accounting"]
+    assert event_counts["events"]["exposures"] == 300
 
 
 @pytest.mark.parametrize("what", ["verdict", "trip"])
@@ -194,9 +194,7 @@ def test_replay_finds_a_breaker_that_was_changed(playground: Make, monkeypatch: 
     assert found.first_difference.what == "guardrail_monitor"
 
 
-def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(
-    playground: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verdicts_of_another_method_are_reported_as_recorded(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = playground()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None

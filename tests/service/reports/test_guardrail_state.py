@@ -177,7 +177,7 @@ def test_of_an_older_study_what_cannot_be_judged_is_left_out(spec: StudySpec) ->
     )
 
 
-def test_nobody_reads_the_past_of_a_study_that_carries_it(spec: StudySpec) -> None:
+def test_a_close_with_a_stored_state_does_not_read_past_rounds(spec: StudySpec) -> None:
     def fails() -> Any:
         raise AssertionError("the past was read")
 

@@ -90,7 +90,7 @@ def test_units_that_are_lost_on_the_way_void_every_claim(playground: Make) -> No
     assert report["claims"].startswith("Nothing can be claimed")
 
 
-def test_quality_tells_what_was_cut_and_what_came_late(playground: Make) -> None:
+def test_quality_reports_capped_values_and_late_events(playground: Make) -> None:
     place = playground()
     place.crowd(200)
     place.now += 3600
@@ -116,7 +116,7 @@ def test_a_report_of_nothing_claims_nothing(playground: Make) -> None:
         place.service.what_if("feed", keep=["y >= -1%"])
 
 
-def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playground: Make) -> None:
+def test_a_confirmation_counts_each_unit_once_and_reports_the_promised_shares(playground: Make) -> None:
     place = learned(playground)
     place.service.change("feed", "confirm", who="ann")
     with pytest.raises(LifecycleError, match="too few units"):
@@ -253,7 +253,7 @@ def test_a_certificate_bounds_all_hard_guardrails_together(playground: Make) -> 
     assert "Both together hold with at least" in " ".join(render_text(report).split())
 
 
-def test_a_page_needs_nothing_beside_it(playground: Make) -> None:
+def test_a_page_needs_no_other_files(playground: Make) -> None:
     place = learned(playground, rounds=3)
     page = render_html(place.service.report("feed"))
     assert "<script" not in page

@@ -118,7 +118,7 @@ def test_the_next_round_and_the_report_read_no_study_that_is_in_memory(
     ],
     ids=["numbers", "text", "ranges", "another learner"],
 )
-def test_a_node_that_starts_anew_before_every_close_learns_the_same(
+def test_a_node_that_restarts_before_every_close_learns_the_same(
     store: Store, document: dict[str, Any], traffic: Traffic, part: dict[str, Any]
 ) -> None:
     document = {name: value for name, value in {**document, **part}.items() if value is not None}

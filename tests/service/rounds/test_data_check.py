@@ -205,7 +205,7 @@ def test_a_level_that_a_person_took_as_it_is_is_not_asked_about_again(begin: Cal
     assert replayed(service)
 
 
-def test_late_corrections_go_on_beside_a_held_round(begin: Callable[..., Service]) -> None:
+def test_late_corrections_continue_next_to_a_held_round(begin: Callable[..., Service]) -> None:
     service = begin(accept_late="5h")
     send(service, ("exposure",))
     close(service)

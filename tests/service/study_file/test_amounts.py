@@ -61,7 +61,7 @@ def test_what_is_no_level(given_: Any) -> None:
     assert problems.found
 
 
-def test_a_loss_is_told_as_its_guardrail_is() -> None:
+def test_a_loss_is_written_like_its_guardrail() -> None:
     assert read_loss(ProblemList(), "x", "1%", relative=True) == 1.0
     assert read_loss(ProblemList(), "x", 0.01, relative=False) == 0.01
     for given_, relative in ((1, True), ("-1%", True), ("1%", False), (-1, False), (True, False)):

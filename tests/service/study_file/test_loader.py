@@ -14,7 +14,7 @@ from pasto.service.study_file import EXAMPLE, load_spec, read_document, read_spe
 from pasto.service.study_file.loader import MAX_BYTES, MAX_CHARACTERS, MAX_NODES, Kind
 
 
-def test_the_example_is_a_study_that_nobody_need_be_warned_of() -> None:
+def test_the_example_is_a_study_without_warnings() -> None:
     spec = read_spec(EXAMPLE, "yaml")
     assert spec.warnings == ()
     study = spec.build_study(seed=1)
@@ -93,12 +93,12 @@ UNREADABLE: list[tuple[Kind, str | bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "says"), UNREADABLE, ids=[str(place) for place in range(len(UNREADABLE))])
-def test_texts_that_are_no_study_file(kind: Any, text: str | bytes, says: str) -> None:
+@pytest.mark.parametrize(("kind", "text", "message"), UNREADABLE, ids=[str(place) for place in range(len(UNREADABLE))])
+def test_texts_that_are_no_study_file(kind: Any, text: str | bytes, message: str) -> None:
     with pytest.raises(StudyFileError) as caught:
         read_spec(text, kind)
     assert list(caught.value.problems) == [""]
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value)) < 500
 
 

@@ -38,7 +38,7 @@ def study(**fields: Any) -> Document:
     return {key: value for key, value in document.items() if value is not None}
 
 
-def test_what_is_not_said_takes_its_default() -> None:
+def test_missing_fields_take_their_defaults() -> None:
     spec = parse_spec(study())
     assert (spec.unit, spec.description, spec.confidence, spec.expires_after) == ("user", "", 0.95, 86_400.0)
     assert spec.deploy_rounds == 180 * 24
@@ -50,7 +50,7 @@ def test_what_is_not_said_takes_its_default() -> None:
     assert spec.warnings == ()
 
 
-def test_everything_that_is_said_arrives() -> None:
+def test_every_field_of_a_file_is_read() -> None:
     spec = parse_spec(
         study(
             unit="session",
@@ -126,7 +126,7 @@ def test_covariates_are_measured_after_the_columns() -> None:
 SOURCE: Document = {"from": "lake", "exposures": {"table": "seen"}, "events": [{"table": "deeds", "version": "policy"}]}
 
 
-def test_windows_are_over_when_a_round_is_learned_and_tables_tell_the_time() -> None:
+def test_windows_end_before_a_round_is_learned_and_tables_need_a_time_column() -> None:
     with pytest.raises(StudyFileError) as caught:
         parse_spec(study(metrics=timed(), rounds={"every": "1h", "maturity": "90m"}))
     assert caught.value.problems == {
@@ -171,7 +171,7 @@ def test_a_spec_makes_the_study_it_states() -> None:
     assert spec.build_study(seed=11).state() == made.state()
 
 
-def test_exposures_are_signed_only_if_the_file_says_so() -> None:
+def test_exposures_are_signed_only_if_the_file_requires_it() -> None:
     assert not parse_spec(study()).signed
     unsigned = parse_spec(study(exposures={"signed": False}))
     assert unsigned.document == parse_spec(study()).document
@@ -240,7 +240,7 @@ FLOORS: list[tuple[Document, GuardrailLevel, float]] = [
 
 
 @pytest.mark.parametrize(("rail", "floor", "tolerance"), FLOORS, ids=[str(place) for place in range(len(FLOORS))])
-def test_the_breakers_floor_lies_where_it_is_told_or_a_tolerance_away(
+def test_the_pause_threshold_is_given_or_a_tolerance_away(
     rail: Document, floor: GuardrailLevel, tolerance: float
 ) -> None:
     (made,) = parse_spec(study(guardrails=[{"metric": "likes", **rail}])).guardrails
@@ -377,18 +377,18 @@ WRONG: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("document", "path", "says"), WRONG, ids=[str(place) for place in range(len(WRONG))])
-def test_what_is_wrong_is_told_with_its_place(document: Any, path: str, says: str) -> None:
+@pytest.mark.parametrize(("document", "path", "message"), WRONG, ids=[str(place) for place in range(len(WRONG))])
+def test_an_error_names_the_place(document: Any, path: str, message: str) -> None:
     with pytest.raises(StudyFileError) as caught:
         parse_spec(document)
     assert path in caught.value.problems
-    assert says in caught.value.problems[path]
+    assert message in caught.value.problems[path]
     assert len(caught.value.problems[path]) < 500
     others = set(caught.value.problems) - {path, "baseline", "constraints", "parameters"}
     assert not others
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(StudyFileError) as caught:
         parse_spec(
             {
@@ -595,15 +595,15 @@ USELESS = [
 ]
 
 
-@pytest.mark.parametrize(("rail", "field", "says"), USELESS)
-def test_a_guardrail_that_cannot_fail_or_hold_is_refused(rail: Document, field: str, says: str) -> None:
+@pytest.mark.parametrize(("rail", "field", "message"), USELESS)
+def test_a_guardrail_that_cannot_fail_or_hold_is_refused(rail: Document, field: str, message: str) -> None:
     document = study(metrics=BOUNDED, goal={"maximize": "watch"}, guardrails=[rail])
     with pytest.raises(StudyFileError) as refused:
         parse_spec(document)
-    assert re.search(says, refused.value.problems[f"guardrails[0].{field}"])
+    assert re.search(message, refused.value.problems[f"guardrails[0].{field}"])
     stored = parse_spec(document, stored=True)  # a running study continues, with a warning
     assert any(
-        warning.startswith(f"guardrails[0].{field} ") and re.search(says, warning) for warning in stored.warnings
+        warning.startswith(f"guardrails[0].{field} ") and re.search(message, warning) for warning in stored.warnings
     )
 
 

@@ -108,7 +108,7 @@ def test_the_stored_documents_have_old_words(service: Service) -> None:
         assert all(f'"{word}"' in row.study_file for word in words)
 
 
-def test_a_stored_study_is_shown_with_todays_words(service: Service) -> None:
+def test_a_stored_study_is_displayed_with_the_current_words(service: Service) -> None:
     document = service.show("feed").document
     assert document["guardrails"][0].keys() >= {"metric", "loss_budget", "stop_at"}
     assert document["metrics"]["watch"]["aggregate"] == "sum"

@@ -35,7 +35,7 @@ def write_metadata(place: Path, *, quotes: str = "json") -> None:
 
 
 @pytest.mark.parametrize("order", ["2014", "2018", "2023"])
-def test_ratings_are_read_whichever_column_holds_the_product(tmp_path: Path, order: str) -> None:
+def test_ratings_are_read_with_the_product_in_any_column(tmp_path: Path, order: str) -> None:
     write_metadata(tmp_path)
     rows = [(item, user) if order == "2018" else (user, item) for user, item, _ in ROWS]
     lines = [f"{first},{second},{stars},1364860800" for (first, second), (_, _, stars) in zip(rows, ROWS, strict=True)]

@@ -80,7 +80,7 @@ def test_the_threshold_of_stars_and_the_genre_are_options(tmp_path: Path) -> Non
     assert load(tmp_path, least=4.0).events == 2
 
 
-def test_blocks_hold_whole_lines_whatever_their_size(tmp_path: Path) -> None:
+def test_blocks_of_every_size_hold_complete_lines(tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     path.write_bytes(b"".join(b"%d,%d\n" % (n, n * n) for n in range(300)) + b"300,90000")
     for size in (1, 7, 64, 5_000):

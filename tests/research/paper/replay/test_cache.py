@@ -27,7 +27,7 @@ def test_arrays_are_made_once_for_each_key(tmp_path: Path) -> None:
     assert len(made) == 3
 
 
-def test_a_fingerprint_tells_contents_shapes_and_kinds_apart() -> None:
+def test_a_fingerprint_depends_on_contents_shapes_and_kinds() -> None:
     one = np.arange(6)
     prints = {fingerprint(each) for each in (one, one.reshape(2, 3), one.astype(np.int32), one + 1)}
     assert len(prints) == 4

@@ -155,7 +155,7 @@ def test_asking_never_learns(learner: Make) -> None:
 
 
 @every_learner
-def test_late_tells_are_learned_with_the_propensity_they_were_drawn_with(learner: Make) -> None:
+def test_late_observations_are_learned_with_their_propensity(learner: Make) -> None:
     study = build(learner)
     teach(study, 2)
     late = study.ask(4)
@@ -171,7 +171,7 @@ def test_late_tells_are_learned_with_the_propensity_they_were_drawn_with(learner
 
 
 @every_learner
-def test_the_order_of_tells_within_a_round_does_not_matter(learner: Make) -> None:
+def test_the_order_of_observations_within_a_round_does_not_matter(learner: Make) -> None:
     forward, backward = build(learner), build(learner)
     for study, step in ((forward, 1), (backward, -1)):
         assignments = study.ask(6)
@@ -208,7 +208,7 @@ def test_a_round_of_drops_teaches_nothing(learner: Make) -> None:
 
 
 @every_learner
-def test_the_answer_tells_what_it_is_expected_to_do(learner: Make) -> None:
+def test_the_answer_has_its_expected_metrics(learner: Make) -> None:
     study = build(learner)
     teach(study, 40)
     blend = study.blend()

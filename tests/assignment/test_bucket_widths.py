@@ -125,7 +125,7 @@ def test_shares_that_do_not_add_up_are_refused(made: Make, shares: Any, message:
         ({"candidates": {0: ("a", {"w": object()}), 1: ("b", {})}}, "JSON"),
     ],
 )
-def test_whatever_makes_no_document_is_refused(made: Make, change: dict[str, Any], message: str) -> None:
+def test_input_that_makes_no_document_is_refused(made: Make, change: dict[str, Any], message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         made([("learner", 0, 0.5), ("learner", 1, 0.5)], **change)
 

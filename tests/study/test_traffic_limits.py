@@ -47,7 +47,7 @@ def test_a_control_is_held_back_in_every_round() -> None:
         study.drop(asked)
 
 
-def test_a_control_needs_a_baseline_and_room() -> None:
+def test_a_control_needs_a_baseline_and_a_free_share() -> None:
     with pytest.raises(OptionError, match="baseline="):
         build(control_share=0.1)
     for control in (-0.1, 1.0, True, "10%"):

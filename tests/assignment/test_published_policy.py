@@ -196,7 +196,7 @@ def test_a_new_index_leaves_a_shuffled_unit_its_name(made: Make, order: list[int
     assert [cell.name for cell in plain.draw_many(listed)] == [cell.name for cell in relabelled.draw_many(listed)]
 
 
-def test_a_sticky_unit_keeps_its_arm_whatever_happens_inside_it(made: Make) -> None:
+def test_a_sticky_unit_keeps_its_arm_if_shares_inside_the_arm_change(made: Make) -> None:
     listed = [f"unit-{number}" for number in range(2000)]
     before = made(THREE, mode="sticky").draw_many(listed)
     after = made([("control", 0, 0.2), ("blend", 1, 0.1), ("blend", 2, 0.7)], mode="sticky").draw_many(listed)

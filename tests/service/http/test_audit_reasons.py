@@ -46,7 +46,7 @@ def test_a_reason_with_control_characters_is_refused(draft: Site, reason: str) -
 
 
 @pytest.mark.parametrize("reason", GOOD, ids=ascii)
-def test_a_reason_in_any_language_is_kept(draft: Site, reason: str) -> None:
+def test_a_reason_in_any_language_is_stored(draft: Site, reason: str) -> None:
     document = {**read_document(EXAMPLE, "yaml"), "name": "draft"}
     assert draft.client.put(f"/v1/studies/draft?reason={quote(reason)}", json=document).status_code == 200
     assert draft.client.get("/v1/studies/draft/audit").json()["audit"][-1]["reason"] == reason

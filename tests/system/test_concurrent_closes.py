@@ -83,7 +83,7 @@ def test_racing_processes_close_each_round_once(bare: dict[str, Any], postgres_u
     store.close()
 
 
-def test_whoever_comes_late_is_told_of_the_close_that_won(quick: dict[str, Any]) -> None:
+def test_a_late_node_receives_the_close_that_won(quick: dict[str, Any]) -> None:
     store = open_store("memory:")
     ours, theirs = Service(store), Service(store)
     ours.create(quick, who="ann", seed=7)

@@ -83,7 +83,7 @@ def decide(document: dict[str, Any], unit: str, attributes: dict[str, Any]) -> l
 
 
 def test_the_file_is_what_its_generator_writes() -> None:
-    made = runpy.run_path(str(Path(__file__).with_name("make_cases.py")))
+    made = runpy.run_path(str(Path(__file__).with_name("make_conformance_cases.py")))
     assert made["text"]() == FILE.read_text(encoding="utf-8")
 
 
@@ -101,7 +101,7 @@ def test_there_are_enough_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=[policy["about"] for policy in POLICIES])
-def test_the_code_and_the_rule_decide_as_the_file_says(policy: dict[str, Any]) -> None:
+def test_the_client_and_the_rule_decide_as_in_the_file(policy: dict[str, Any]) -> None:
     published = PublishedPolicy.from_text(policy["text"], policy["checksum"])
     document = json.loads(policy["text"])
     for number, arm, candidate, width, *which in policy["draws"]:

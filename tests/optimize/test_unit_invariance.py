@@ -221,7 +221,7 @@ def test_what_is_known_exactly_holds_or_not_in_every_unit(unit: float) -> None:
 
 
 @pytest.mark.parametrize("unit", [1.0, *UNITS])
-def test_a_budget_is_kept_or_not_in_every_unit(unit: float) -> None:
+def test_a_budget_has_the_same_verdict_in_every_unit(unit: float) -> None:
     posterior = IndependentPosterior(np.array([[0.0, 2.0], [0.0, -2.0 * unit]]), np.zeros((2, 2, 2)))
     limits = ExplorationLimits(loss_budget={"y": 0.2 * unit})
     bounds = ShareBounds(KEPT.form(), posterior, np.zeros(1), 0, limits)

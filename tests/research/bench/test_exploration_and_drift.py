@@ -40,7 +40,7 @@ def test_reports_are_written(tmp_path: object) -> None:
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_benchmark_says_what_it_measures(name: str) -> None:
+def test_every_benchmark_describes_its_measurement(name: str) -> None:
     assert BENCHMARKS[name].name == name
     assert BENCHMARKS[name].summary
 

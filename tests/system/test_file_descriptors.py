@@ -99,7 +99,7 @@ def serving(soft: int, hard: int) -> Iterator[LimitedService]:
             process.kill()
 
 
-def test_waiting_and_idle_callers_leave_room_for_others() -> None:
+def test_waiting_and_idle_callers_do_not_block_others() -> None:
     # Fails if the soft limit of 64 is left as it is, or if waiting or idle callers take every connection.
     with serving(soft=64, hard=FEW_DESCRIPTORS) as service, ExitStack() as stack:
         capacity = service.read_gauge("pasto_connections_limit")
