@@ -178,6 +178,18 @@ def test_units_are_added_up_first_and_those_without_events_count_nothing(table: 
     assert learner.cross == ((2 * 15.25**2, 2 * 15.25), (2 * 15.25, 2.0))
 
 
+def test_a_unit_that_was_given_several_candidates_counts_for_none(table: Table) -> None:
+    """Only another platform's assignment can do that; the order of its exposures must not matter."""
+    ann = [Event("ann", candidate=0, arm="control"), Event("ann", candidate=1)]
+    bob = [Event("bob", candidate=1), Event("bob", candidate=1), Event("bob", "like")]
+    cid = [Event("cid", candidate=2), Event("cid", candidate=0)]
+    likes = [Event("ann", "like"), Event("cid", "like")]
+    for events in ([*ann, *bob, *cid, *likes], [*likes, *reversed(cid), *bob, *reversed(ann)]):
+        table.fill(events)
+        (cell,) = table.measure(Column("likes", "like", None, "count"))
+        assert (cell.arm, cell.candidate, cell.units, cell.mean) == ("learner", 1, 1, (1.0,))
+
+
 def test_only_this_rounds_own_events_count(table: Table) -> None:
     liked = Event("ann", "like")
     table.fill(

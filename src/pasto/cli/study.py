@@ -440,6 +440,8 @@ _RESOLVED = {"learn": "learned as it is at the next close", "discard": "left out
 
 def _facts(study: StudyOverview) -> list[tuple[str, str]]:
     facts = [("objective", study.objective), ("candidates", f"{study.candidates:,}")]
+    if study.assigned_by == "external":
+        facts.append(("assigned by", "another platform; the candidate that an exposure names counts"))
     if (history := study.history) is not None:
         facts.append(("history", describe_history(history.listed, history.candidates, history.explained)))
     facts.append(("round", f"{study.round} under policy {study.version}"))

@@ -40,6 +40,7 @@ def measure(
 ) -> tuple[Moments, ...]:
     """Measure one round: the units exposed under a policy in (after, until], by arm and candidate.
 
+    A unit that was served several candidates counts for none, which only another platform's assignment can cause.
     Each unit's events are aggregated first; units without events count 0, and a column's bounds are applied to the
     unit's number. Events that are excluded, of another version or outside the span do not count. The result is the same
     to the last bit for every order of arrival. A window lasts from the reception of the unit's first exposure to that
@@ -115,22 +116,31 @@ def measure_tables(
     policy: PublishedPolicy,
     columns: tuple[Column, ...],
     since: int | None = None,
+    *,
+    is_external: bool = False,
 ) -> tuple[Moments, ...]:
     """Return the moments of every cell of a policy, from a team's exposures and events.
 
-    `connection` is a DuckDB or PostgreSQL connection, or a Spark session; `dialect` is the name of its engine.
-    Covariates end before a unit's first exposure since the version `since`, the first that assigned units as this
-    policy does. OptionError names every column that is missing or does not fit.
+    `connection` is a DuckDB or PostgreSQL connection, or a Spark session; `dialect` is the name of its engine. With
+    `is_external`, the logged candidates count. Covariates end before a unit's first exposure since the version `since`,
+    the first that assigned units as this policy does. OptionError names every column that is missing or does not fit.
     """
-    engine, query, relation = _build_relation(connection, dialect, tables, policy, columns, since)
+    engine, query, relation = _build_relation(connection, dialect, tables, policy, columns, since, is_external)
     return engine.measure(connection, query, relation, columns)
 
 
 def plan_tables(
-    connection: Any, dialect: str, tables: TeamTables, policy: PublishedPolicy, columns: tuple[Column, ...]
+    connection: Any,
+    dialect: str,
+    tables: TeamTables,
+    policy: PublishedPolicy,
+    columns: tuple[Column, ...],
+    *,
+    is_external: bool = False,
 ) -> None:
     """Plan the query of `measure_tables` without running it; raises what would fail."""
-    engine, query, relation = _build_relation(connection, dialect, tables, policy, columns, policy.version)
+    since = policy.version
+    engine, query, relation = _build_relation(connection, dialect, tables, policy, columns, since, is_external)
     engine.plan(connection, query, relation, columns)
 
 
@@ -141,6 +151,7 @@ def _build_relation(
     policy: PublishedPolicy,
     columns: tuple[Column, ...],
     since: int | None,
+    is_external: bool,
 ) -> tuple[TableEngine, QueryBuilder, Relation]:
     engines = {name: engine.tables for name, engine in ENGINES.items() if engine.tables is not None}
     if dialect not in engines:
@@ -153,7 +164,11 @@ def _build_relation(
     if problems := find_problems(tables, columns, types):
         raise OptionError("; ".join(f"{path} {problem}" for path, problem in problems.items()))
     kinds = {name: _read_kinds(sql_types) for name, sql_types in types.items()}
-    return engines[dialect], query, team_relations(query, tables, policy, columns, kinds, since)
+    return (
+        engines[dialect],
+        query,
+        team_relations(query, tables, policy, columns, kinds, since, is_external=is_external),
+    )
 
 
 def _read_kinds(types: dict[str, str]) -> dict[str, Kind]:

@@ -327,6 +327,8 @@ class Report:
     age: float = 0.0
     """Age of the open round in seconds."""
     source_problem: SourceProblem | None = None
+    assigned_by: Literal["pasto", "external"] = "pasto"
+    """"external" if another platform assigns the units."""
 
     @property
     def answer(self) -> BlendRecord | None:

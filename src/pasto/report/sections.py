@@ -85,7 +85,8 @@ def _sections(report: Report) -> Iterator[ReportSection]:
     if report.learning is not None and report.learning.lifts:
         yield from _learning_sections(report.learning)
     if report.answer is not None:
-        yield _blend_section(report.answer, is_frozen=report.frozen is not None)
+        is_external = report.assigned_by == "external"
+        yield _blend_section(report.answer, is_frozen=report.frozen is not None, is_external=is_external)
     if report.guardrails:
         yield _guardrail_section(report.guardrails)
     if report.prices:
@@ -104,11 +105,17 @@ _UNMEASURED_TEXT = "The round stays open and its policy is served until the sour
 _REARM_TEXT = (
     "Everyone is served what the study held. Only `resume` with a reason re-arms it; evidence then starts from zero."
 )
+_EXTERNAL_TEXT = (
+    "Another platform assigns the units, and the candidate that an exposure names counts. The sample ratio checks "
+    "that it follows the published shares."
+)
 
 
 def _opening_section(report: Report) -> ReportSection:
     sentences = [report.claims] if report.claims else []
     sentences += [contradiction.text for contradiction in report.contradictions]
+    if report.assigned_by == "external":
+        sentences.append(_EXTERNAL_TEXT)
     if report.problem:
         sentences.append(f"No answer yet: {report.problem}.")
     position = f", round {report.round} under policy {report.version}" if report.round else ""
@@ -283,10 +290,12 @@ def arm_table(lifts: Sequence[LiftRecord]) -> tuple[Row, tuple[Row, ...]]:
 # The blend and its guardrails
 
 
-def _blend_section(answer: BlendRecord, *, is_frozen: bool) -> ReportSection:
+def _blend_section(answer: BlendRecord, *, is_frozen: bool, is_external: bool) -> ReportSection:
     sentences = ["Frozen, and served as it is."] if is_frozen else []
     if answer.certificate is not None and (text := certificate_text(answer.certificate, answer.feasible)):
         sentences.append(text)
+        if is_external:
+            sentences.append("It relies on the candidates that exposures name: PASTO did not draw them.")
     if answer.outlook is not None and answer.outlook.advice and not is_frozen:
         sentences.append(f"Advice: {answer.outlook.advice}.")
     shares = sorted(answer.probabilities.items(), key=lambda item: -item[1])

@@ -9,6 +9,7 @@ from hmac import compare_digest
 import msgspec
 
 from pasto.errors import InputError, LifecycleError
+from pasto.metrics.external_assignment import arm_draw
 from pasto.service.event_decoder import Event, ExposureCounts, ExposureEvent, MetricEvent, RejectedEvent
 from pasto.service.lifecycle import SERVING
 from pasto.service.policy_cache import PolicyCache, StudySnapshot
@@ -17,6 +18,7 @@ from pasto.space import Candidates
 from pasto.store import EXPOSURE, METRIC, EventRow, SenderCounts
 from pasto_sdk.exposure_signature import sign_exposure
 from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import Bucket
 
 MAX_NUMBER = 1e15
 """Largest number that is accepted: beyond it the precision of a double is too coarse."""
@@ -78,7 +80,8 @@ class EventValidator:
     """Validator of the events of one study.
 
     An exposure's candidate must be the one that its policy draws for its unit. It is drawn again here, so neither arm
-    nor propensity is ever taken from a sender; a forged exposure is rejected like a mistaken one.
+    nor propensity is ever taken from a sender; a forged exposure is rejected like a mistaken one. If another platform
+    assigns the units, the candidate that is sent counts, and only its arm is drawn.
     """
 
     def __init__(self, policy_cache: PolicyCache, snapshot: StudySnapshot, signing_key: str | None = None) -> None:
@@ -87,6 +90,7 @@ class EventValidator:
         self._signing_key = signing_key
         """None if the study takes unsigned exposures."""
         self._required_fields = required_fields(snapshot.spec)
+        self._is_external = snapshot.spec.is_external
         rows = snapshot.spec.candidates
         self._names = frozenset(rows.names) if isinstance(rows, Candidates) else frozenset()
 
@@ -148,9 +152,11 @@ class EventValidator:
         if policy is None:
             return self._unknown(version)
         try:
-            cell = policy.draw(event.unit)
+            cell = self._cell(policy, event.unit, event.candidate)
         except InputError as error:
             return str(error)
+        if cell is None:
+            return _describe_unserved(event.candidate, version)
         if cell.name != event.candidate:
             row = EventRow(
                 event.id, EXPOSURE, event.unit, version, None, None, None, None, 1, event.source, event.sequence
@@ -194,10 +200,12 @@ class EventValidator:
                 return self._unknown(version)
             else:
                 try:
-                    cell = policy.draw(event.unit)
+                    cell = self._cell(policy, event.unit, event.candidate)
                 except InputError as error:
                     return str(error)
-                if event.candidate is not None and cell.name != event.candidate:
+                if cell is None and event.candidate is not None:
+                    return _describe_unserved(event.candidate, version)
+                if cell is not None and event.candidate is not None and cell.name != event.candidate:
                     row = EventRow(
                         event.id,
                         METRIC,
@@ -212,7 +220,8 @@ class EventValidator:
                         event.sequence,
                     )
                     return _WrongCandidate(_mismatch(event.candidate, version, policy), row)
-                arm, candidate = cell.arm, cell.candidate
+                if cell is not None:
+                    arm, candidate = cell.arm, cell.candidate
         elif event.candidate is not None:
             return "candidate is named without a version; send both as the assignment had them, or neither"
         return EventRow(
@@ -228,6 +237,12 @@ class EventValidator:
             event.source,
             event.sequence,
         )
+
+    def _cell(self, policy: PublishedPolicy, unit: str, candidate: str | None) -> Bucket | None:
+        """Return the bucket that a unit counts in; None if another platform assigned it, and none is known."""
+        if not self._is_external:
+            return policy.draw(unit)
+        return None if candidate is None else arm_draw(policy).bucket(unit, candidate)
 
     def _counts(
         self, event: ExposureCounts, policies: dict[int, PublishedPolicy | None]
@@ -290,13 +305,16 @@ def check_open(snapshot: StudySnapshot) -> None:
 
 
 def _mismatch(candidate: str, version: int, policy: PublishedPolicy) -> str:
-    name = repr(candidate[:40])
     if candidate not in policy.named:
-        return f"candidate is {name}, which version {version} does not serve"
+        return _describe_unserved(candidate, version)
     return (
-        f"candidate is {name}, which is not what version {version} draws for this unit; send what was drawn, or "
-        "mark it as override"
+        f"candidate is {candidate[:40]!r}, which is not what version {version} draws for this unit; send what was "
+        "drawn, or mark it as override"
     )
+
+
+def _describe_unserved(candidate: str, version: int) -> str:
+    return f"candidate is {candidate[:40]!r}, which version {version} does not serve"
 
 
 def _describe_large_number(fields: Mapping[str, object]) -> str:

@@ -157,6 +157,15 @@ class PolicyCache:
             )
         return policy
 
+    def drawn(self, name: str) -> PublishedPolicy:
+        """Return the policy from which PASTO draws units; LifecycleError if another platform assigns them."""
+        if self.snapshot(name).spec.is_external:
+            raise LifecycleError(
+                f"units of study {name!r} are assigned by another platform (exposures.assigned_by: external); ask that "
+                "platform, and send the candidate that it gave as an exposure"
+            )
+        return self.current(name)
+
     def snapshot(self, name: str) -> StudySnapshot:
         """Return the latest snapshot on this node; UnknownStudyError if the store has no such study either."""
         return self._snapshots.get(name) or self.reload(name)

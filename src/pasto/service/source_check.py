@@ -99,7 +99,7 @@ def check_source(spec: StudySpec, environment: Mapping[str, str] | None = None) 
     if None not in types.values():
         try:
             with open_source(source, environment) as opened:
-                plan_tables(*opened, _PROBE, spec.measured_columns)
+                plan_tables(*opened, _PROBE, spec.measured_columns, is_external=spec.is_external)
         except PastoError as error:
             raise StudyFileError({"source": f"cannot be measured: {error}"}) from error
     return SourceCheck(source.origin, dialect, types)

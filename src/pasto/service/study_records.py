@@ -73,6 +73,8 @@ class StudyOverview(StudySummary, frozen=True, kw_only=True):
     document: Annotated[Mapping[str, Any], Meta(description="The study file.")]
     source_problem: SourceProblem | None
     rejected: RejectedEvents
+    assigned_by: Literal["pasto", "external"] = "pasto"
+    """"external" if another platform assigns the units."""
     history: HistoryUse | None = None
     """Use of the results that the study started from."""
     policy: ServedPolicy | None = None
@@ -139,6 +141,7 @@ def describe_study(
         document=spec.document,
         source_problem=source_problem,
         rejected=rejected,
+        assigned_by="external" if spec.is_external else "pasto",
         history=_read_history(snapshot),
         policy=None if policy is None else _describe_policy(policy),
         frozen=details.frozen_answer(spec.objective.hard),

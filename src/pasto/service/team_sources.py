@@ -43,13 +43,15 @@ def measure_there(
     environment: Mapping[str, str] | None = None,
     *,
     since: int | None = None,
+    is_external: bool = False,
 ) -> tuple[Moments, ...]:
     """Measure a policy's units in a team's own tables; SourceError if they cannot be read or do not fit.
 
-    `since` is the first version that assigns units as the policy does; covariates end before it.
+    `since` is the first version that assigns units as the policy does; covariates end before it. With `is_external`,
+    the candidates that exposures name count.
     """
     with open_source(source, environment) as opened:
-        return measure_tables(*opened, policy, columns, since)
+        return measure_tables(*opened, policy, columns, since, is_external=is_external)
 
 
 def place_of(source: TeamSource, environment: Mapping[str, str] | None = None) -> str:

@@ -134,7 +134,7 @@ def _statement(request: MeasureRequest, pairs: list[Pair]) -> tuple[str, Paramet
     query = f"""
 WITH population AS (
     SELECT unit, min({arm}) AS arm, min(candidate) AS candidate, min(received_at) AS seen
-    FROM events WHERE {_SPAN} AND kind = 0 GROUP BY unit
+    FROM events WHERE {_SPAN} AND kind = 0 GROUP BY unit HAVING min(candidate) = max(candidate)
 ), picked AS (
     SELECT unit, {", ".join(picked)} FROM {_SOURCE[request.timed]}
     WHERE {where} AND kind = 1 AND name = ANY(%s)

@@ -260,7 +260,7 @@ def _population(
 ) -> tuple[list[tuple[str, int]], Places, Places, Places | None]:
     """Return the cells, the cell of each exposed unit, the place of each unit (−1 if not exposed) and its first tick.
 
-    A policy draws the same cell for a unit each time. If it did not, the smallest cell would count, in any order.
+    A policy draws the same candidate for a unit each time. A unit that another platform gave several counts for none.
     """
     units, codes, candidates, *times = exposed
     names = {code: current_label(name) for code, name in arms.items()}
@@ -273,6 +273,7 @@ def _population(
     never = np.iinfo(np.intp).max
     cells = np.full(size, never, dtype=np.intp)
     np.minimum.at(cells, units, ranks[codes] * width + candidates)
+    cells[units[candidates != cells[units] % width]] = never
     known = np.flatnonzero(cells < never)
     places = np.full(size, -1, dtype=np.intp)
     places[known] = np.arange(len(known))

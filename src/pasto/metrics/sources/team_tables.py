@@ -2,6 +2,7 @@
 
 What a unit was assigned is computed again from the published policy, in the database itself: exposures need only say
 which units a policy's version met. Where they name the candidate too, those that the policy did not draw are left out.
+If another platform assigns the units, the named candidate counts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pasto.errors import OptionError
 from pasto.metrics.definitions import Column
 from pasto.metrics.sql import ColumnFields, QueryBuilder, Relation, Span
-from pasto.metrics.sql.assignment import assignment_query
+from pasto.metrics.sql.assignment import assignment_query, external_query
 from pasto.metrics.sql.field_access import Kind
 from pasto_sdk.policy import PublishedPolicy
 
@@ -111,8 +112,12 @@ def team_relations(
     columns: Sequence[Column],
     kinds: Kinds,
     since: int | None = None,
+    *,
+    is_external: bool = False,
 ) -> Relation:
     """Return the relation of a policy's exposures and their events, from a team's own tables.
+
+    With `is_external`, another platform assigned the units: the logged candidate counts, and only arms are drawn.
 
     Columns that look back read the events of a unit before its first exposure under this policy, or under an earlier
     one from the version `since` on, if those assigned units alike.
@@ -138,7 +143,7 @@ def team_relations(
         spans = {column.span: f"s{place}" for place, column in enumerate(columns)}
     absent = "".join(f", CAST(NULL AS {kind}) AS {draft.identifier(name)}" for name, kind in carried.items())
     absent += "".join(f", FALSE AS {flag}" for flag in spans.values())
-    exposed = _exposures(draft, tables.exposures, policy, version)
+    exposed = _exposures(draft, tables.exposures, policy, version, is_external)
     pieces = [f"SELECT unit, arm, candidate, CAST(NULL AS {draft.dialect.text}) AS name{absent} FROM ({exposed}) AS x"]  # noqa: S608
     events = sorted({column.event for column in columns})
     times = TimeExpressions(draft, tables, kinds)
@@ -154,17 +159,27 @@ def team_relations(
     return Relation("\nUNION ALL\n".join(pieces), fields, spans)
 
 
-def _exposures(draft: QueryBuilder, table: ExposureTable, policy: PublishedPolicy, version: str) -> str:
-    """Return SQL for the cell of every exposed unit that takes part; the team's exposures decide on the audience."""
+def _exposures(
+    draft: QueryBuilder, table: ExposureTable, policy: PublishedPolicy, version: str, is_external: bool
+) -> str:
+    """Return SQL for the cell of every exposed unit that takes part.
+
+    The team's exposures decide on the audience; if another platform assigns the units, on the enrolment too.
+    """
     unit = f"CAST({draft.identifier(table.unit)} AS {draft.dialect.text})"
     place = f"FROM {draft.table(table.table)} WHERE {draft.identifier(table.version)} = {version}"
+    if is_external and table.candidate is None:
+        raise OptionError(f"the table {table.table!r} needs the column of the candidate that its platform assigned")
     own = assignment_query(policy, draft.dialect.name, is_exposed=True)
     enrolled = "" if own.takes_part is None else "arm <> 'not_enrolled'"
     if table.candidate is None:
         drawn = own.query(f"(SELECT DISTINCT {unit} AS unit {place}) AS exposed", named=False)
         return f"SELECT * FROM ({drawn}) AS drawn WHERE {enrolled}" if enrolled else drawn  # noqa: S608 -- as below
     claimed = f"CAST({draft.identifier(table.candidate)} AS {draft.dialect.text})"
-    drawn = own.query(f"(SELECT DISTINCT {unit} AS unit, {claimed} AS claimed {place}) AS exposed", also="claimed")
+    exposed = f"(SELECT DISTINCT {unit} AS unit, {claimed} AS claimed {place}) AS exposed"
+    if is_external:
+        return external_query(policy, draft.dialect.name, "claimed").query(exposed, also="claimed", named=False)
+    drawn = own.query(exposed, also="claimed")
     tests = f"name = claimed AND {enrolled}" if enrolled else "name = claimed"
     return f"SELECT * FROM ({drawn}) AS drawn WHERE {tests}"  # noqa: S608 -- all quoted or bound
 

@@ -8,6 +8,7 @@ from itertools import accumulate, groupby
 from types import MappingProxyType
 
 from pasto.errors import OptionError
+from pasto.metrics.external_assignment import ARM_KEY, arm_draw
 from pasto_sdk.enrolment import MAX_ATTRIBUTE_NUMBER, AudienceCondition
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import BUCKET_TOTAL, Bucket
@@ -149,6 +150,29 @@ def _condition(dialect: str, column: str, condition: AudienceCondition) -> str:
     values = [f"CAST({value:.17e} AS {kind})" for value in condition.values]
     test = f"IN ({', '.join(values)})" if condition.operator == "in" else f"{condition.operator} {values[0]}"
     return f"coalesce({number} {test} AND {number} BETWEEN -{limit} AND {limit}, FALSE)"
+
+
+def external_query(policy: PublishedPolicy, dialect: str, claimed: str, unit: str = "unit") -> AssignmentQuery:
+    """Return the cell of units whose candidate another platform gave, as SQL over columns of units and names.
+
+    Only the arm is drawn. Arm and candidate are NULL if the policy does not serve the named candidate.
+    """
+    draw = arm_draw(policy)
+
+    def written(value: Callable[[Bucket], str]) -> str:
+        cases = (
+            f"WHEN {_text(dialect, name)} THEN {_tree(draw.cuts[name], [value(cell) for cell in cells])}"
+            for name, cells in draw.cells.items()
+        )
+        return f"CASE {claimed} {' '.join(cases)} END"
+
+    return AssignmentQuery(
+        unit=unit,
+        hashes={"place": _hashed(dialect, unit, policy.salt, ARM_KEY)},
+        arm=written(lambda cell: f"'{cell.arm}'"),
+        candidate=written(lambda cell: str(cell.candidate)),
+        name=claimed,
+    )
 
 
 def _tree(cuts: Sequence[int], leaves: Sequence[str]) -> str:

@@ -46,10 +46,10 @@ def units_query(draft: QueryBuilder, relation: Relation, columns: Sequence[Colum
         made.append(f"{draft.double(f'coalesce({_made(draft, place, column)}, 0)')} AS r{place}")
         bounded.append(_bounded(draft, place, column))
     return f"""SELECT arm, candidate, {", ".join(bounded)} FROM (
-    SELECT unit, min(arm) AS arm, min(candidate) AS candidate, {", ".join(made)} FROM (
+    SELECT unit, min(arm) AS arm, min(candidate) AS candidate, max(candidate) AS other, {", ".join(made)} FROM (
         SELECT unit, arm, candidate, {", ".join(picked)} FROM ({relation.text}) AS seen
     ) AS picked GROUP BY unit
-) AS made WHERE arm IS NOT NULL"""  # noqa: S608 -- names, paths and values are all bound or quoted
+) AS made WHERE arm IS NOT NULL AND candidate = other"""  # noqa: S608 -- names, paths and values are all bound or quoted
 
 
 def _picked(draft: QueryBuilder, relation: Relation, place: int, column: Column) -> list[str]:

@@ -124,7 +124,7 @@ async def _read_unit(call: HttpRequest) -> str:
 
 async def _read_policy(call: HttpRequest, name: str) -> PublishedPolicy:
     try:
-        return await call.policy(name)
+        return await call.drawn_policy(name)
     except (UnknownStudyError, LifecycleError) as error:
         raise FlagContextError("FLAG_NOT_FOUND", str(error)) from None
 
@@ -132,7 +132,7 @@ async def _read_policy(call: HttpRequest, name: str) -> PublishedPolicy:
 def _current_policies(call: HttpRequest, name: str) -> Iterator[PublishedPolicy]:
     """Yield the study's policy, if it has one."""
     try:
-        yield call.service.policy_cache.current(name)
+        yield call.service.policy_cache.drawn(name)
     except (UnknownStudyError, LifecycleError, StoreError):
         return
 

@@ -60,7 +60,7 @@ async def assign(call: HttpRequest) -> HttpResponse:
     """Decide for one unit or several, and log their exposures."""
     name = call.path("name")
     body = await call.json(ASSIGN_REQUEST)
-    current = await call.policy(name)
+    current = await call.drawn_policy(name)
     if body.unit is not msgspec.UNSET and body.units is msgspec.UNSET:
         return HttpResponse(200, decide_unit(call.context, name, current, body.unit, call.key_prefix))
     if body.units is msgspec.UNSET or body.unit is not msgspec.UNSET:

@@ -192,6 +192,11 @@ class HttpRequest:
             await self.require_study(name)
         return self.service.policy_cache.current(name)
 
+    async def drawn_policy(self, name: str) -> PublishedPolicy:
+        """Return the policy from which PASTO draws the units of a study."""
+        await self.policy(name)
+        return self.service.policy_cache.drawn(name)
+
     async def body(self) -> bytes:
         """Return the body, decompressed and within the limits."""
         body, is_compressed = await read_body(self.headers, self._receive, self.settings)

@@ -100,6 +100,7 @@ class ReportBuilder:
             trade_off=trade_off,
             spreads=measure_spreads(spec, rounds),
             contradictions=find_contradictions(spec, answer, learning.lifts, confirmed_lifts),
+            assigned_by="external" if spec.is_external else "pasto",
         )
 
     def answer_what_if(self, snapshot: StudySnapshot, question: WhatIfQuestion) -> WhatIfAnswer:

@@ -186,9 +186,8 @@ def moments_of(
         if policy is None:
             raise StoreError(f"policy {entry.round} of study {spec.name!r} is missing; run `pasto store check`")
         since = first_assignments(store, study, entry.round).version if spec.covariates else None
-        return measure_there(
-            spec.source, PublishedPolicy.from_text(policy.document, policy.checksum), columns, since=since
-        )
+        published = PublishedPolicy.from_text(policy.document, policy.checksum)
+        return measure_there(spec.source, published, columns, since=since, is_external=spec.is_external)
     before = covariate_window(store, spec, study, entry.round) if covariates and spec.covariates else None
     with store.read_transaction() as connection:
         return measure(

@@ -21,7 +21,7 @@ from pasto.service.study_file.goals import goal_document, rail_document, read_go
 from pasto.service.study_file.history import read_history
 from pasto.service.study_file.schema import FIELDS, learner_settings
 from pasto.service.study_file.sources import read_source
-from pasto.service.study_file.spec import RoundsSpec, StudySpec, TrafficSpec
+from pasto.service.study_file.spec import RoundsSpec, StudySpec, TeamSource, TrafficSpec
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 
@@ -59,7 +59,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
     source = read_source(problems, fields["source"]) if has_source else None
     if has_source and rounds.exposures is not None:
         problems.add("rounds.exposures", "cannot be counted in tables of your own; end rounds by time, with every")
-    signed = _read_signed(problems, fields.get("exposures", {}), has_source=has_source)
+    exposures = _read_exposures(problems, fields.get("exposures", {}), source)
     check_times(problems, metrics, rounds.maturity, source)
     if candidates is not None and isinstance(candidates.candidates, Candidates) and traffic.max_share is not None:
         _check_max_share(problems, traffic.max_share, len(candidates.candidates))
@@ -87,7 +87,8 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
         expires_after=fields.get("expires_after", DAY_SECONDS),
         document={},
         source=source,
-        signed=signed,
+        signed=exposures.get("signed", False),
+        is_external=exposures.get("assigned_by") == "external",
         history=history,
     )
     spec = replace(spec, document=_write_document(spec, candidates.document, learner))
@@ -124,8 +125,8 @@ def _write_document(spec: StudySpec, candidates: dict[str, Any], learner: Learne
     }
     if spec.source is not None:
         document["source"] = spec.source.document()
-    if spec.signed:
-        document["exposures"] = {"signed": True}
+    if spec.signed or spec.is_external:
+        document["exposures"] = {"signed": True} if spec.signed else {"assigned_by": "external"}
     if spec.history is not None:
         document["history"] = spec.history.to_rows()
     if not learner.has_min_share:
@@ -156,11 +157,24 @@ def _read_rounds(problems: ProblemList, given: object) -> RoundsSpec:
     return RoundsSpec(**{**fields, "every": None})
 
 
-def _read_signed(problems: ProblemList, given: object, *, has_source: bool) -> bool:
-    signed: bool = FIELDS.read(problems, "exposures", given).get("signed", False)
-    if signed and has_source:
+def _read_exposures(problems: ProblemList, given: object, source: TeamSource | None) -> dict[str, Any]:
+    fields: dict[str, Any] = FIELDS.read(problems, "exposures", given)
+    signed, is_external = fields.get("signed", False), fields.get("assigned_by") == "external"
+    if signed and is_external:
+        problems.add(
+            "exposures.signed",
+            "cannot be true with assigned_by: external; a signature shows that an SDK drew the candidate, and another "
+            "platform draws it here; leave one of them out",
+        )
+    elif signed and source is not None:
         problems.add("exposures.signed", "cannot be checked in tables of your own; leave it out, or leave source out")
-    return signed
+    if is_external and source is not None and source.tables.exposures.candidate is None:
+        problems.add(
+            "source.exposures.candidate",
+            "is missing, and another platform assigns the units (exposures.assigned_by); name the column of the "
+            "candidate that it assigned",
+        )
+    return fields
 
 
 def _read_learner(

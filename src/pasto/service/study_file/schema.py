@@ -322,6 +322,14 @@ FIELDS = FieldTable(
             "true",
         ),
         Field(
+            "exposures.assigned_by",
+            choice_kind("pasto", "external"),
+            "pasto",
+            "`external`: another platform assigns units by the published shares, and the candidate that an exposure "
+            "names counts; not with `signed`",
+            "external",
+        ),
+        Field(
             "source",
             _section("source"),
             "—",

@@ -174,6 +174,8 @@ class StudySpec:
     """Tables of the team; None if events are sent to PASTO."""
     signed: bool = False
     """Exposures that are sent must be signed."""
+    is_external: bool = False
+    """Another platform assigns units, and the candidate that an exposure names counts."""
     history: History | None = None
     """Earlier results that the study starts from."""
 
