@@ -24,6 +24,8 @@ from pasto.store import (
     CloseRow,
     EventRow,
     KeyRow,
+    OutboxRow,
+    OutboxSize,
     PolicyRow,
     RejectedPositions,
     RejectionReason,
@@ -739,3 +741,93 @@ def test_a_closed_store_raises_an_error(store: Store, study: StudyRow) -> None:
     ):
         with pytest.raises(StoreError, match="closed"):
             call()
+
+
+# Messages to webhooks, and claims
+
+
+def message(identity: str, study: int, webhook: str = "chat", at: float = 10.0) -> OutboxRow:
+    return OutboxRow(identity, study, webhook, "round_closed", '{"é": 1}', at, at)
+
+
+def test_a_message_is_written_with_its_fact_or_not_at_all(store: Store, study: StudyRow) -> None:
+    after = replace(study, state="learning")
+    assert store.update_study(study, after, messages=[message("m1", study.number), message("m2", study.number, "ops")])
+    assert not store.update_study(study, after, messages=[message("m3", study.number)])
+    store.write_cache("source/1", "failing", [message("m4", study.number, "ops", 12.0)])
+    assert store.measure_outbox() == [OutboxSize("chat", 1, 10.0), OutboxSize("ops", 2, 10.0)]
+
+
+def test_a_claimed_message_comes_back_after_its_time(store: Store, study: StudyRow) -> None:
+    sent = message("m1", study.number)
+    assert store.update_study(study, study, messages=[sent])
+    assert store.claim_message("other", 50.0, 99.0) is None
+    assert store.claim_message("chat", 9.5, 99.0) is None
+    assert store.read_next_due("chat") == 10.0
+    assert store.claim_message("chat", 10.0, 70.0) == replace(sent, due_at=70.0, attempts=1)
+    assert store.claim_message("chat", 69.0, 129.0) is None
+    again = store.claim_message("chat", 70.0, 130.0)
+    assert again == replace(sent, due_at=130.0, attempts=2)
+    store.postpone_message(replace(sent, attempts=1), 71.0)  # its claim has passed to another node
+    assert store.read_next_due("chat") == 130.0
+    assert again is not None
+    store.postpone_message(again, 80.0)
+    assert store.read_next_due("chat") == 80.0
+    store.delete_message(again)
+    assert store.read_next_due("chat") is None
+    assert store.measure_outbox() == []
+
+
+def test_messages_are_claimed_in_the_order_in_which_they_are_due(store: Store, study: StudyRow) -> None:
+    times = {"c": 3.0, "a": 1.0, "b": 2.0}
+    assert store.update_study(study, study, messages=[message(name, study.number, at=at) for name, at in times.items()])
+    claimed = [store.claim_message("chat", 5.0, 60.0) for _ in range(4)]
+    assert [None if one is None else one.id for one in claimed] == ["a", "b", "c", None]
+
+
+def test_old_messages_are_deleted_with_an_audit_line(store: Store, study: StudyRow) -> None:
+    messages = [message("old", study.number, at=1.0), message("new", study.number, at=2.0)]
+    assert store.update_study(study, study, messages=messages)
+
+    def describe(row: OutboxRow) -> AuditRow:
+        return AuditRow(9.0, "webhooks", "give up", row.id)
+
+    assert store.delete_old_messages(1.0, describe) == []
+    assert store.delete_old_messages(2.0, describe) == [messages[0]]
+    assert [line.reason for line in store.read_audit_log(study.number) if line.action == "give up"] == ["old"]
+    assert store.measure_outbox() == [OutboxSize("chat", 1, 2.0)]
+
+
+def test_a_claim_has_one_holder_until_it_ends(store: Store) -> None:
+    assert store.claim("close/1", "node a", 0.0, 60.0)
+    assert not store.claim("close/1", "node b", 59.0, 119.0)
+    assert store.claim("close/2", "node b", 59.0, 119.0)
+    assert store.claim("close/1", "node a", 30.0, 90.0)  # extended
+    assert not store.claim("close/1", "node b", 60.0, 120.0)
+    assert store.claim("close/1", "node b", 90.0, 150.0)  # node a died
+    store.release_claim("close/1", "node a")
+    assert not store.claim("close/1", "node a", 91.0, 151.0)
+    store.release_claim("close/1", "node b")
+    assert store.claim("close/1", "node a", 91.0, 151.0)
+
+
+def test_messages_and_claims_are_taken_once(address: str, opened: Opened) -> None:
+    """Many threads, on PostgreSQL of two nodes, take each message and each claim once."""
+    nodes = [opened(address)]
+    if address.startswith("postgres"):
+        nodes.append(opened(address))
+    row = nodes[0].create_study(StudyRow("feed", 0, 1, "draft", "{}", 7, 0, 0, 0.5, 1.25), audit())
+    assert nodes[0].update_study(row, row, messages=[message(f"m{place}", row.number) for place in range(20)])
+    start = threading.Barrier(4)
+
+    def take(place: int) -> list[str]:
+        node = nodes[place % len(nodes)]
+        start.wait()
+        taken = ["claim"] if node.claim("close/1", f"thread {place}", 0.0, 60.0) else []
+        while (claimed := node.claim_message("chat", 10.0, 99.0)) is not None:
+            taken.append(claimed.id)
+        return taken
+
+    with ThreadPoolExecutor(4) as pool:
+        taken = [name for names in pool.map(take, range(4)) for name in names]
+    assert sorted(taken) == sorted(["claim", *(f"m{place}" for place in range(20))])

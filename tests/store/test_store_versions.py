@@ -123,7 +123,7 @@ def test_every_version_opens_as_it_was(version: int, tmp_path: Path) -> None:
         check_upgraded(store)
         with store.read_transaction() as connection:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        assert {name for (name,) in names} == {"meta", *TABLES}
+        assert {name for (name,) in names} == {"meta", "claims", *TABLES}
     finally:
         store.close()
 
@@ -159,7 +159,7 @@ def test_every_version_opens_on_postgresql(version: int, tmp_path: Path, postgre
         check_upgraded(store)
         with store.read_transaction() as connection:
             names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
-        assert {name for (name,) in names} == {"meta", *TABLES}
+        assert {name for (name,) in names} == {"meta", "claims", *TABLES}
     finally:
         store.close()
 

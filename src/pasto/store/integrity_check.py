@@ -94,6 +94,7 @@ _JSON: Final = {
     "api_keys": ("scopes",),
     "events": ("fields",),
     "sender_counts": ("assigned", "dropped"),
+    "outbox": ("body",),
 }
 """Columns that hold JSON, by table."""
 
@@ -102,6 +103,7 @@ _IDENTITY_COLUMNS: Final = {
     "api_keys": ("prefix",),
     "audit_log": ("sequence",),
     "events": ("sequence",),
+    "outbox": ("id",),
 }
 
 _OTHER_IDENTITY: Final = ("study", "version", "round", "unit", "source", "kind")

@@ -16,6 +16,8 @@ from pasto.store.rows import (
     CloseRow,
     EventRow,
     KeyRow,
+    OutboxRow,
+    OutboxSize,
     PolicyRow,
     RejectedPositions,
     RejectionReason,
@@ -48,13 +50,14 @@ class StudyStore(Protocol):
         close: CloseRow | None = None,
         learner: str | None = None,
         audit: Sequence[AuditRow] = (),
+        messages: Sequence[OutboxRow] = (),
         use_reserve: bool = False,
     ) -> bool:
         """Write a change of a study, unless another writer changed it after `before` was read.
 
         Returns whether it was written. It is not written either if the round was closed before or the policy version
         exists: exactly one of several racing writers wins. The store sets the new generation to that of `before` plus
-        one. Name, number, seed and creation time do not change. With `use_reserve`, the write may use the disk space
+        one. Name, number, seed and creation time do not change. `messages` are put into the outbox. With `use_reserve`, the write may use the disk space
         reserved for actions that must work on a full disk, such as a pause.
         """
         ...
@@ -240,6 +243,52 @@ class SessionStore(Protocol):
         ...
 
 
+class OutboxStore(Protocol):
+    """Messages to webhooks, each written in the transaction of the fact that it reports."""
+
+    def claim_message(self, webhook: str, now: float, until: float) -> OutboxRow | None:
+        """Return the message of a webhook that has been due longest, with its attempt counted; None if none is due.
+
+        No other node gets it before `until`.
+        """
+        ...
+
+    def read_next_due(self, webhook: str) -> float | None:
+        """Return the time at which the next message of a webhook is due; None if none waits."""
+        ...
+
+    def postpone_message(self, message: OutboxRow, until: float) -> None:
+        """Set the next attempt of a claimed message, unless it was claimed again since."""
+        ...
+
+    def delete_message(self, message: OutboxRow) -> None:
+        """Delete a delivered message."""
+        ...
+
+    def delete_old_messages(self, before: float, describe: Callable[[OutboxRow], AuditRow]) -> list[OutboxRow]:
+        """Delete the messages that were written before a time, each with an audit line of its study."""
+        ...
+
+    def measure_outbox(self) -> list[OutboxSize]:
+        """Return how many messages wait for each webhook."""
+        ...
+
+
+class ClaimStore(Protocol):
+    """Claims on work that one node does at a time; they save work, and correctness does not depend on them."""
+
+    def claim(self, name: str, holder: str, now: float, until: float) -> bool:
+        """Claim a piece of work until a time, or extend the holder's own claim; False if another holds it.
+
+        A claim of another holder counts until its own time.
+        """
+        ...
+
+    def release_claim(self, name: str, holder: str) -> None:
+        """End a claim, if it is the holder's own."""
+        ...
+
+
 class StoreMaintenance(Protocol):
     """Checks, backups and sizes."""
 
@@ -286,7 +335,9 @@ class StoreMaintenance(Protocol):
         ...
 
 
-class Store(StudyStore, EventStore, ApiKeyStore, SessionStore, StoreMaintenance, Protocol):
+class Store(
+    StudyStore, EventStore, ApiKeyStore, SessionStore, OutboxStore, ClaimStore, StoreMaintenance, Protocol
+):
     """Everything that a service stores."""
 
     dialect: str
@@ -301,6 +352,6 @@ class Store(StudyStore, EventStore, ApiKeyStore, SessionStore, StoreMaintenance,
         """Return the cached value of a name; caches hold only values that can be computed again."""
         ...
 
-    def write_cache(self, name: str, text: str) -> None:
-        """Replace the cached value of a name; backups may leave it out."""
+    def write_cache(self, name: str, text: str, messages: Sequence[OutboxRow] = ()) -> None:
+        """Replace the cached value of a name, and put messages into the outbox; backups may leave the value out."""
         ...

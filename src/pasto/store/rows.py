@@ -99,6 +99,32 @@ class KeyRow:
     revoked_at: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """Message to a webhook that waits to be delivered."""
+
+    id: str
+    """Identity of the message, the same at every attempt."""
+    study: int
+    webhook: str
+    event: str
+    body: str
+    """Message as JSON."""
+    created_at: float
+    due_at: float
+    """Time of the next attempt; a node that claims the message moves it into the future."""
+    attempts: int = 0
+
+
+class OutboxSize(NamedTuple):
+    """Messages that wait for one webhook."""
+
+    webhook: str
+    messages: int
+    oldest_at: float
+    """Time at which the oldest of them was written."""
+
+
 EXPOSURE, METRIC = 0, 1
 
 

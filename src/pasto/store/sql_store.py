@@ -26,6 +26,8 @@ from pasto.store.rows import (
     CloseRow,
     EventRow,
     KeyRow,
+    OutboxRow,
+    OutboxSize,
     PolicyRow,
     RejectedPositions,
     RejectionReason,
@@ -139,6 +141,7 @@ class SqlStore(Store):
         close: CloseRow | None = None,
         learner: str | None = None,
         audit: Sequence[AuditRow] = (),
+        messages: Sequence[OutboxRow] = (),
         use_reserve: bool = False,
     ) -> bool:
         """Write a change of a study, unless another writer changed it after `before` was read."""
@@ -156,6 +159,8 @@ class SqlStore(Store):
             if learner is not None:
                 self._execute(connection, statements.SET_LEARNER_STATE, (number, learner))
             self._add_audit(connection, number, audit)
+            for message in messages:
+                self._execute(connection, statements.ADD_MESSAGE, astuple(message))
             return True
 
         try:
@@ -372,6 +377,65 @@ class SqlStore(Store):
         names = [str(name) for (name,) in self._query(statements.META_NAMES, (start, end))]
         return any(EndedSession.from_name(name).covers(session, until) for name in names)
 
+    # Messages to webhooks
+
+    def claim_message(self, webhook: str, now: float, until: float) -> OutboxRow | None:
+        """Return the message of a webhook that has been due longest; None if none is due."""
+        while (due := self._query(statements.DUE_MESSAGE, (webhook,))) and due[0][1] <= now:
+            if (message := self._write(partial(self._claim_message, due=due[0], until=until))) is not None:
+                return message
+        return None
+
+    def _claim_message(self, connection: Any, due: Row, until: float) -> OutboxRow | None:
+        row = self._execute(connection, statements.CLAIM_MESSAGE, (until, *due)).fetchone()
+        return None if row is None else OutboxRow(*row)
+
+    def read_next_due(self, webhook: str) -> float | None:
+        """Return the time at which the next message of a webhook is due; None if none waits."""
+        rows = self._query(statements.DUE_MESSAGE, (webhook,))
+        return float(rows[0][1]) if rows else None
+
+    def postpone_message(self, message: OutboxRow, until: float) -> None:
+        """Set the next attempt of a claimed message, unless it was claimed again since."""
+        values = (until, message.id, message.attempts)
+        self._write(lambda connection: self._execute(connection, statements.POSTPONE_MESSAGE, values))
+
+    def delete_message(self, message: OutboxRow) -> None:
+        """Delete a delivered message."""
+        self._write(lambda connection: self._execute(connection, statements.DELETE_MESSAGE, (message.id,)))
+
+    def delete_old_messages(self, before: float, describe: Callable[[OutboxRow], AuditRow]) -> list[OutboxRow]:
+        """Delete the messages that were written before a time, each with an audit line of its study."""
+        if all(size.oldest_at >= before for size in self.measure_outbox()):
+            return []
+
+        def write(connection: Any) -> list[OutboxRow]:
+            rows = self._execute(connection, statements.DELETE_OLD_MESSAGES, (before,)).fetchall()
+            deleted = [OutboxRow(*row) for row in rows]
+            for message in deleted:
+                self._add_audit(connection, message.study, [describe(message)])
+            return deleted
+
+        return self._write(write)
+
+    def measure_outbox(self) -> list[OutboxSize]:
+        """Return how many messages wait for each webhook."""
+        return [OutboxSize(*row) for row in self._query(statements.OUTBOX_SIZES)]
+
+    # Claims
+
+    def claim(self, name: str, holder: str, now: float, until: float) -> bool:
+        """Claim a piece of work until a time, or extend the holder's own claim; False if another holds it."""
+        claimed = self._query(statements.CLAIM, (name,))
+        if claimed and claimed[0][0] != holder and claimed[0][1] > now:  # most refusals need no transaction
+            return False
+        values = (name, holder, until, now)
+        return self._write(lambda connection: self._count_changed(connection, statements.SET_CLAIM, values)) == 1
+
+    def release_claim(self, name: str, holder: str) -> None:
+        """End a claim, if it is the holder's own."""
+        self._write(lambda connection: self._execute(connection, statements.DELETE_CLAIM, (name, holder)))
+
     # Maintenance
 
     def find_risks(self) -> Iterable[str]:
@@ -385,9 +449,15 @@ class SqlStore(Store):
         rows = self._query(statements.META, (_CACHE_PREFIX + name,))
         return str(rows[0][0]) if rows else None
 
-    def write_cache(self, name: str, text: str) -> None:
-        """Replace the cached value of a name."""
-        self._write(lambda connection: self._execute(connection, statements.SET_META, (_CACHE_PREFIX + name, text)))
+    def write_cache(self, name: str, text: str, messages: Sequence[OutboxRow] = ()) -> None:
+        """Replace the cached value of a name, and put messages into the outbox."""
+
+        def write(connection: Any) -> None:
+            self._execute(connection, statements.SET_META, (_CACHE_PREFIX + name, text))
+            for message in messages:
+                self._execute(connection, statements.ADD_MESSAGE, astuple(message))
+
+        self._write(write)
 
 
 def _sealed(study: int, row: PolicyRow | CloseRow) -> Row:

@@ -103,6 +103,26 @@ ADD_REJECTIONS_BY_SOURCE: Final = (
     "THEN excluded.last_position ELSE rejections_by_source.last_position END"
 )
 
+_OUTBOX: Final = "id, study, webhook, event, body, created_at, due_at, attempts"
+ADD_MESSAGE: Final = f"INSERT INTO outbox ({_OUTBOX}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 -- our own names
+DUE_MESSAGE: Final = "SELECT id, due_at FROM outbox WHERE webhook = ? ORDER BY due_at, created_at, id LIMIT 1"
+# Two nodes may read the same message as due: the condition is checked again by the one that writes later.
+CLAIM_MESSAGE: Final = (
+    "UPDATE outbox SET due_at = ?, attempts = attempts + 1 WHERE id = ? AND due_at = ? "
+    f"RETURNING {_OUTBOX}"
+)
+POSTPONE_MESSAGE: Final = "UPDATE outbox SET due_at = ? WHERE id = ? AND attempts = ?"
+DELETE_MESSAGE: Final = "DELETE FROM outbox WHERE id = ?"
+DELETE_OLD_MESSAGES: Final = f"DELETE FROM outbox WHERE created_at < ? RETURNING {_OUTBOX}"  # noqa: S608
+OUTBOX_SIZES: Final = "SELECT webhook, count(*), min(created_at) FROM outbox GROUP BY webhook ORDER BY webhook"
+
+CLAIM: Final = "SELECT holder, until FROM claims WHERE name = ?"
+SET_CLAIM: Final = (
+    "INSERT INTO claims (name, holder, until) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+    "holder = excluded.holder, until = excluded.until WHERE claims.holder = excluded.holder OR claims.until <= ?"
+)
+DELETE_CLAIM: Final = "DELETE FROM claims WHERE name = ? AND holder = ?"
+
 META: Final = "SELECT value FROM meta WHERE name = ?"
 META_NAMES: Final = "SELECT name FROM meta WHERE name >= ? AND name < ?"
 DELETE_META: Final = "DELETE FROM meta WHERE name = ?"
