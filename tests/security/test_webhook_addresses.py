@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import OptionError
-from pasto.service.webhook import Webhook
+from pasto.service.webhook import Webhook, WebhookSpec
 
 WRITTEN = [
     "http://127.0.0.1/",
@@ -76,6 +76,10 @@ WRITTEN = [
 ]
 
 
+def post(webhook: Webhook) -> None:
+    webhook.post("msg_1", "{}", 0)
+
+
 @pytest.fixture
 def dialled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Record every address of a connection attempt; none is reached."""
@@ -97,14 +101,14 @@ def test_there_are_enough_of_them() -> None:
 def test_no_way_of_writing_it_leads_inside(url: str, dialled: list[Any]) -> None:
     """Check notations that only the machine's own resolver reads."""
     with pytest.raises(OptionError):
-        Webhook(url)._post(b"{}")
+        post(Webhook(WebhookSpec("ops", url)))
     assert dialled == []
 
 
 def test_a_public_address_is_dialled(dialled: list[Any]) -> None:
     for url, to in (("http://93.184.216.34/", "93.184.216.34"), ("http://[2606:2800:220:1::1]/", "2606:2800:220:1::1")):
         with pytest.raises(ConnectionRefusedError):
-            Webhook(url)._post(b"{}")
+            post(Webhook(WebhookSpec("ops", url)))
         assert dialled.pop() == (to, 80)
 
 
@@ -121,19 +125,19 @@ def test_a_public_address_is_dialled(dialled: list[Any]) -> None:
 )
 def test_a_name_that_points_inside_is_not_dialled(answers: list[str], dialled: list[Any]) -> None:
     with pytest.raises(OptionError, match="which is not public"):
-        Webhook("https://hooks.example.com/", resolve=lambda *_: answers)._post(b"{}")
+        post(Webhook(WebhookSpec("ops", "https://hooks.example.com/"), resolve=lambda *_: answers))
     assert dialled == []
 
 
 def test_a_name_that_changes_its_mind_is_asked_once(dialled: list[Any]) -> None:
     """Check a name server that gives a public address to the check, and a private one to the connection."""
     answers = [["93.184.216.34"], ["127.0.0.1"], ["127.0.0.1"]]
-    webhook = Webhook("http://rebind.example.com/", resolve=lambda *_: answers.pop(0))
+    webhook = Webhook(WebhookSpec("ops", "http://rebind.example.com/"), resolve=lambda *_: answers.pop(0))
     with pytest.raises(ConnectionRefusedError):
-        webhook._post(b"{}")
+        post(webhook)
     assert dialled == [("93.184.216.34", 80)]
     with pytest.raises(OptionError, match="which is not public"):
-        webhook._post(b"{}")
+        post(webhook)
     assert len(dialled) == 1
 
 
@@ -183,7 +187,7 @@ def test_a_redirect_is_not_followed(status: int, inside: Listener) -> None:
     outside = Listener(status, f"http://127.0.0.1:{inside.server_port}/v1/keys")
     with listening(outside) as server:
         url = f"http://hooks.test:{server.server_port}/"
-        webhook = Webhook(url, frozenset({"hooks.test"}), resolve=lambda *_: ["127.0.0.1"])
+        webhook = Webhook(WebhookSpec("ops", url), frozenset({"hooks.test"}), resolve=lambda *_: ["127.0.0.1"])
         with pytest.raises(Exception, match=f"the receiver answered {status}"):
-            webhook._post(b"{}")
+            post(webhook)
     assert (outside.paths, inside.paths) == (["/"], [])

@@ -128,7 +128,7 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
         refused = site.patch("/v1/studies/feed", json={"action": "resume"})
         assert (refused.status_code, "needs a reason" in refused.json()["error"]["message"]) == (400, True)
         assert service.audit("feed")[-1].who == "guardrail monitor"
-        assert until(lambda: any(message["event"] == "trip" for message in heard[0]))
+        assert until(lambda: any(message["event"] == "guardrail_stop" for message in heard[0]))
         assert service.replay("feed").identical
         site.patch("/v1/studies/feed", json={"action": "resume", "reason": "repaired"}).raise_for_status()
         assert until(lambda: client.assign("whoever").arm != "paused")

@@ -12,7 +12,9 @@ import pytest
 from pasto.report.records import write_record
 from pasto.report.text import render_text
 from pasto.service.http.monitoring import AlertGauges
+from pasto.service.notifications import Notifier
 from pasto.service.service import Service
+from pasto.service.webhook import WebhookSpec
 from pasto.store import open_store
 
 MEANS = {"a=0": 30.0, "a=1": 33.0, "a=2": 36.0}
@@ -29,14 +31,17 @@ DOCUMENT: dict[str, Any] = {
 Events = list[dict[str, Any]]
 
 
-@pytest.fixture
-def messages() -> list[dict[str, Any]]:
-    return []
+def read_messages(service: Service) -> list[dict[str, Any]]:
+    """Return the messages about senders to a webhook."""
+    with service.store.read_transaction() as connection:
+        rows = connection.execute("SELECT body FROM outbox WHERE event = 'sender_departure'").fetchall()
+    return [json.loads(body) for (body,) in rows]
 
 
 @pytest.fixture
-def service(place: str, messages: list[dict[str, Any]]) -> Iterator[Service]:
-    service = Service(open_store(place), notify=lambda message: messages.append(dict(message)))
+def service(place: str) -> Iterator[Service]:
+    notifier = Notifier([WebhookSpec("ops", "https://hooks.example.com/")])
+    service = Service(open_store(place), notifier=notifier)
     service.create(DOCUMENT, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     yield service
@@ -88,14 +93,15 @@ def play(service: Service, rounds: int, *, attacked: bool, honest_rounds: int = 
         service.close_round("feed", who="ann")
 
 
-def test_invented_units_raise_an_alarm_within_three_rounds(service: Service, messages: list[dict[str, Any]]) -> None:
+def test_invented_units_raise_an_alarm_within_three_rounds(service: Service) -> None:
     play(service, 3, attacked=True)
     report = service.report("feed")
     document = write_record(report)
     by_key = [one for one in document["quality"]["departures"] if one["kind"] == "key"]
     assert [one["sender"] for one in by_key] == ["thief"]
     assert by_key[0]["round"] <= 3
-    assert {message.get("key") for message in messages if message["event"] == "sender"} >= {"thief"}
+    senders = [message["sender"] for message in read_messages(service)]
+    assert {"kind": "key", "name": "thief"} in senders
     assert "sender departs" in render_text(report)
     gauges = {name: value for name, _, value, study in AlertGauges(service).collect() if study == "feed"}
     assert gauges["pasto_sender_alarm"] == 1.0
@@ -129,8 +135,8 @@ def test_a_report_counts_units_and_events_by_key_and_by_source(service: Service)
     assert sources["pod-1"]["units"] == HONEST
 
 
-def test_honest_senders_of_different_levels_raise_none(service: Service, messages: list[dict[str, Any]]) -> None:
+def test_honest_senders_of_different_levels_raise_none(service: Service) -> None:
     play(service, 5, attacked=False)
     assert write_record(service.report("feed"))["quality"]["departures"] == []
-    assert not [message for message in messages if message["event"] == "sender"]
+    assert read_messages(service) == []
     assert service.replay("feed").identical

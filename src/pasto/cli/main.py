@@ -22,6 +22,7 @@ from pasto.cli.simulate import simulate
 from pasto.cli.solve import solve
 from pasto.cli.store import store
 from pasto.cli.study import study
+from pasto.cli.webhook import webhook
 from pasto.errors import PastoError, PastoWarning, SolverError
 
 
@@ -111,5 +112,5 @@ def main() -> None:
     """
 
 
-for command in (solve, simulate, demo, serve, study, round_, report, plan, history, key, store):
+for command in (solve, simulate, demo, serve, study, round_, report, plan, history, key, webhook, store):
     main.add_command(command)

@@ -34,6 +34,7 @@ from pasto.service.close_record import CloseSummary
 from pasto.service.retention import UnitErasure
 from pasto.service.source_check import StudyFileCheck
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary
+from pasto.service.webhook_sender import WebhookRecord, WebhookTrial
 from pasto.store import AuditRow
 
 TIMEOUT_SECONDS = 60.0
@@ -204,6 +205,14 @@ class HttpStudyApi:
     def key_audit(self, after: int = 0, limit: int = 100) -> list[AuditRow]:
         """List entries of the audit log of keys, oldest first."""
         return self._request(dict[str, list[AuditRow]], "GET", f"/v1/keys/audit?after={after}&limit={limit}")["audit"]
+
+    def webhooks(self) -> list[WebhookRecord]:
+        """List the webhooks of the service."""
+        return self._request(dict[str, list[WebhookRecord]], "GET", "/v1/webhooks")["webhooks"]
+
+    def try_webhook(self, name: str, *, who: str = "") -> WebhookTrial:
+        """Send a test message to a webhook."""
+        return self._request(WebhookTrial, "POST", f"/v1/webhooks/{quote(name, safe='')}/test", {}, who=who)
 
     def _request(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,15 @@ from typing import Any
 from msgspec import structs
 
 from pasto.control_characters import check_lines
-from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError, StudyExistsError, UnknownStudyError
+from pasto.errors import (
+    ConflictError,
+    LifecycleError,
+    OptionError,
+    PastoError,
+    SourceError,
+    StudyExistsError,
+    UnknownStudyError,
+)
 from pasto.report.lift_records import ConfirmationVerdict
 from pasto.report.records import ClosedRoundRecord, Report, SourceProblem, WhatIfAnswer, write_record
 from pasto.report.replay_report import ReplayReport
@@ -24,6 +33,14 @@ from pasto.service.close_record import CloseSummary, NextPhase, describe_closed_
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
 from pasto.service.ingest import IngestPipeline
 from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, read_horizon, target
+from pasto.service.notifications import (
+    Notifier,
+    describe_close,
+    describe_confirmation,
+    describe_failing_source,
+    describe_sample_ratio,
+    list_phases,
+)
 from pasto.service.policy_builder import HOLDS
 from pasto.service.policy_cache import PolicyCache
 from pasto.service.policy_export import export_policy
@@ -36,7 +53,6 @@ from pasto.service.retention import Retention, UnitErasure, delete_old_exposures
 from pasto.service.rounds.close import (
     StudyTransition,
     commit_transition,
-    describe_transition,
     prepare_close,
     summarize_transition,
 )
@@ -48,10 +64,11 @@ from pasto.service.source_check import SourceCheck, SourceHealth, StudyFileCheck
 from pasto.service.study_file import StudySpec, parse_spec, upgrade_document
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary, describe_study, summarize_study
 from pasto.service.study_state import StudyState
-from pasto.store import INSTALLATION, AuditRow, Store, StudyRow
+from pasto.store import INSTALLATION, AuditRow, OutboxRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
 
+log = logging.getLogger("pasto.service")
 MAX_TRIES = 50
 """Tries of a change that conflicts with changes of other nodes."""
 MAX_ROWS = 1000
@@ -92,19 +109,19 @@ class Service:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        notify: Callable[[Mapping[str, Any]], None] = lambda message: None,
+        notifier: Notifier | None = None,
         archive: Archive | None = None,
     ) -> None:
         self.store = store
         self._archive = archive or Archive.of_store(store)
-        self._notify = notify
+        self._notifier = notifier
         self.policy_cache = PolicyCache(store, monotonic)
         self._clock = clock
         self._study_clock = StudyClock(clock, monotonic)
         self._due = RoundDueCheck(store, self._study_clock, monotonic)
         self._pipeline = IngestPipeline(store, self.policy_cache)
         self._reports = ReportBuilder(store)
-        self._source_health = SourceHealth(store, clock)
+        self._source_health = SourceHealth(store, clock, self._describe_failing_source)
         self._reported: set[str] = set()
         """Studies whose report was read since their last close: the next report is computed in advance."""
         self._keys: ApiKeys | None = None
@@ -528,14 +545,53 @@ class Service:
         self, row: StudyRow, transition: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
     ) -> bool:
         at = transition.after.opened_at if transition.policy is not None else self._study_clock.now(row)
-        done = commit_transition(self.store, row, transition, AuditRow(at, who, action, reason, detail))
+        line, messages = AuditRow(at, who, action, reason, detail), self._list_messages(row, transition, at)
+        done = commit_transition(self.store, row, transition, line, messages)
         if done:
             self._study_clock.now(transition.after)  # the new round starts now, not at its next reading
             study = None if transition.learner is None else transition.learner.study
             self.policy_cache.take(transition.after, transition.published, study)
-            for message in describe_transition(row.name, transition):
-                self._notify(message)
+            if self._notifier is not None:
+                self._notifier.wake()
+                self._report_sample_ratio(row, self._notifier)
         return done
+
+    def _list_messages(self, row: StudyRow, transition: StudyTransition, at: float) -> list[OutboxRow]:
+        """Return the messages of a close to the webhooks; a failure in them does not prevent the close."""
+        if self._notifier is None:
+            return []
+        notifications = [*describe_close(row, transition, at)]
+        if row.state == "confirming" and transition.look and self._notifier.wants("confirmation_decided", row.name):
+            try:
+                snapshot = self.policy_cache.snapshot_of(row)
+                reports = self._reports.compare_confirmations(snapshot, *transition.look, now=at)
+                notifications += describe_confirmation(row, *reports, now=at)
+            except (PastoError, ArithmeticError, ValueError) as error:
+                log.error("the confirmation of study %r could not be judged for its webhooks: %s", row.name, error)
+        return self._notifier.address(row, notifications)
+
+    def _report_sample_ratio(self, row: StudyRow, notifier: Notifier) -> None:
+        """Report a sample-ratio mismatch once in each phase, together with the mark that it was reported."""
+        if row.state not in ("learning", "confirming") or not notifier.wants("sample_ratio_mismatch", row.name):
+            return
+        try:
+            name, phase = f"sample_ratio/{row.number}", row.state
+            reported = list_phases(self.store.read_cache(name))
+            if phase in reported:
+                return
+            sample_ratio = self._reports.read_sample_ratio(self.policy_cache.reload(row.name))
+            if sample_ratio is not None and sample_ratio.alarm:
+                notification = describe_sample_ratio(row, sample_ratio, self._clock())
+                messages = notifier.address(row, [notification])
+                self.store.write_cache(name, json.dumps([*reported, phase]), messages)
+                notifier.wake()
+        except (PastoError, ArithmeticError, ValueError) as error:  # the close itself is written
+            log.error("the sample ratio of study %r could not be checked for its webhooks: %s", row.name, error)
+
+    def _describe_failing_source(self, row: StudyRow, problem: SourceProblem) -> list[OutboxRow]:
+        if self._notifier is None:
+            return []
+        return self._notifier.address(row, [describe_failing_source(row, problem)])
 
     def _closed(self, row: StudyRow, number: int, own: bool) -> CloseSummary:
         result = self.store.list_closes(row.number, after=number - 1, limit=1)

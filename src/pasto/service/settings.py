@@ -141,12 +141,15 @@ class Settings:
     )
     webhook: str = _setting(
         "",
-        "Address that gets a POST when a guardrail warns or stops a study or a round is held back, such as "
-        "https://hooks.example.com/pasto.",
+        "Address that gets a POST when a guardrail warns or stops a study, a confirmation is decided, or data are in "
+        "doubt, such as https://hooks.example.com/pasto.",
+    )
+    webhook_file: str = _setting(
+        "", "A YAML file of further webhooks, each with its events, studies and form; see the guide to operations."
     )
     webhook_hosts: str = _setting(
         "",
-        "Hosts of the webhook, with commas between; a host in a private network must be named here.",
+        "Hosts of the webhooks, with commas between; a host in a private network must be named here.",
     )
     archive: str = _setting("", "The archive's folder; none is `archive` in the store's own directory.")
     archive_after: float = _duration(
@@ -217,7 +220,7 @@ class Settings:
 
     @property
     def webhook_host_names(self) -> frozenset[str]:
-        """Hosts of the webhook, in lower case."""
+        """Hosts of the webhooks, in lower case."""
         return _split_names(self.webhook_hosts)
 
 

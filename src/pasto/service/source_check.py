@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from pasto.report.records import SourceProblem
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.spec import TeamSource
 from pasto.service.team_sources import dialect_of, explain_errors, find_files, open_source, place_of, view_name
-from pasto.store import Store, StudyRow
+from pasto.store import OutboxRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 TableTypes = dict[str, dict[str, str] | None]
@@ -170,10 +170,12 @@ def _names(tables: TeamTables) -> dict[str, str]:
 class SourceHealth:
     """Last failure of each study's source, stored so that every node and command can show it.
 
+    `describe` returns the messages about a source that begins to fail, which are stored with the failure.
+
     >>> from pasto.store import open_store
     >>> store = open_store("memory:")
     >>> row = StudyRow("feed", 1, 1, "learning", "{}", 7, 3, 3, 0.0, 0.0)
-    >>> health = SourceHealth(store, lambda: 60.0)
+    >>> health = SourceHealth(store, lambda: 60.0, lambda row, problem: [])
     >>> health.record_failure(row, SourceError("no such column"))
     >>> health.problem(row)
     SourceProblem(message='no such column', round=3, since=60.0)
@@ -183,9 +185,12 @@ class SourceHealth:
     >>> store.close()
     """
 
-    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, clock: Callable[[], float], describe: Callable[[StudyRow, SourceProblem], list[OutboxRow]]
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._describe = describe
 
     def problem(self, row: StudyRow) -> SourceProblem | None:
         """Return the problem of a study's source with its round and start; None if the source works."""
@@ -197,16 +202,17 @@ class SourceHealth:
         before = self.problem(row)
         problem = SourceProblem(str(error), row.round, self._clock() if before is None else before.since)
         if problem != before:
-            self._write(row, json.dumps(asdict(problem)))
+            messages = self._describe(row, problem) if before is None else []
+            self._write(row, json.dumps(asdict(problem)), messages)
 
     def record_success(self, row: StudyRow) -> None:
         """Store that a round was measured."""
         if self.problem(row) is not None:
             self._write(row, "null")
 
-    def _write(self, row: StudyRow, text: str) -> None:
+    def _write(self, row: StudyRow, text: str, messages: Sequence[OutboxRow] = ()) -> None:
         with suppress(StoreError):  # the failure itself is raised, and must not be hidden by this one
-            self._store.write_cache(_cache_name(row), text)
+            self._store.write_cache(_cache_name(row), text, messages)
 
 
 def _cache_name(row: StudyRow) -> str:

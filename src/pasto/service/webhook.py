@@ -1,39 +1,64 @@
-"""Webhook that reports events of studies, such as a tripped guardrail, with one POST per message.
+"""Webhook: an address that gets messages about studies, and the POST that delivers one.
 
 The host is resolved once per message, and the connection goes to the checked address, so that a later DNS answer
-cannot redirect it. Private addresses are rejected unless the host is allowed in the settings.
+cannot redirect it. Private addresses are rejected unless the host is allowed in the settings. Messages are signed as
+the Standard Webhooks specify (https://www.standardwebhooks.com), whose libraries verify them in many languages.
 """
 
 from __future__ import annotations
 
+import base64
+import hmac
 import ipaddress
-import json
 import logging
+import secrets
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from http.client import HTTPConnection, HTTPException
-from queue import Empty, Full, Queue
-from time import monotonic
-from typing import Any
+from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from pasto.errors import OptionError
-from pasto_sdk.periodic_thread import PeriodicThread
 
 log = logging.getLogger("pasto.webhook")
 TIMEOUT_SECONDS = 5.0
 """Seconds for connecting, and for the response."""
-RETRY_SECONDS = (1.0, 5.0, 25.0)
-"""Seconds between attempts."""
-IDLE_SECONDS = 60.0
-"""Seconds between two looks at an empty queue; a new message ends the wait."""
-MAX_QUEUED_MESSAGES = 100
 UNICAST = ipaddress.ip_network("2000::/3")
 """Global unicast addresses of IPv6, without translations to IPv4 (64:ff9b::/96, ::/96)."""
 SPECIAL = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "2001::/23", "2002::/16")))
 """Protocol assignments, metadata of some clouds, and tunnels to IPv4; some versions of Python call them global."""
 Resolve = Callable[[str, int], list[str]]
+
+EventName = Literal[
+    "round_closed",
+    "guardrail_warning",
+    "guardrail_stop",
+    "confirmation_decided",
+    "source_failing",
+    "sample_ratio_mismatch",
+    "round_held",
+    "sender_departure",
+]
+EVENTS: Final[Mapping[EventName, str]] = {
+    "round_closed": "a round was closed, by the scheduler or by a person",
+    "guardrail_warning": "a guardrail may soon reach its stop level",
+    "guardrail_stop": "a guardrail reached its stop level, and the study was paused",
+    "confirmation_decided": "a confirmation was judged: confirmed, failed, or inconclusive at its end",
+    "source_failing": "a study's own tables could not be read",
+    "sample_ratio_mismatch": "the units of candidates or arms do not match their shares",
+    "round_held": "a round is held back because events seem to be missing",
+    "sender_departure": "units of one key or source differ from those of others",
+}
+"""Events that webhooks report."""
+TEST_EVENT: Final = "test"
+"""Event of the message that `pasto webhook test` sends."""
+DEFAULT_EVENTS: Final = tuple(event for event in EVENTS if event != "round_closed")
+"""Events of a webhook that names none: everything except the rounds."""
+MIN_SECRET_BYTES: Final = 24
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105 -- the start of every secret
 
 
 def resolve_host(host: str, port: int) -> list[str]:
@@ -41,40 +66,56 @@ def resolve_host(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
 
 
-class Webhook:
-    """Sender of messages to one URL, in order, in a thread of its own. `send` does not block or raise.
+@dataclass(frozen=True, slots=True)
+class WebhookSpec:
+    """Webhook as it is configured: where it goes, and what it reports.
 
-    >>> Webhook("https://hooks.example.com/pasto", resolve=lambda host, port: ["10.0.0.7"]).address()
+    >>> spec = WebhookSpec("chat", "https://hooks.example.com/x", events=("guardrail_stop",), studies=("feed-*",))
+    >>> spec.wants("guardrail_stop", "feed-home"), spec.wants("guardrail_stop", "shop")
+    (True, False)
+    """
+
+    name: str
+    url: str = field(repr=False)  # the address of a chat's webhook is a secret
+    events: tuple[str, ...] = DEFAULT_EVENTS
+    studies: tuple[str, ...] = ("*",)
+    """Names or patterns of studies, as a shell has them."""
+    format: Literal["json", "slack"] = "json"
+    secret: str | None = field(default=None, repr=False)
+
+    def wants(self, event: str, study: str) -> bool:
+        """Return whether the webhook reports an event of a study."""
+        return event in self.events and any(fnmatchcase(study, pattern) for pattern in self.studies)
+
+
+class Webhook:
+    """Webhook that can be reached: it checks its address and posts messages.
+
+    >>> Webhook(WebhookSpec("ops", "https://hooks.example.com/"), resolve=lambda host, port: ["10.0.0.7"]).address()
     Traceback (most recent call last):
     pasto_sdk.errors.OptionError: the webhook's host 'hooks.example.com' is at 10.0.0.7, which is not public; ...
-    >>> hosts = frozenset({"hooks.example.com"})
-    >>> Webhook("https://hooks.example.com/", hosts, resolve=lambda host, port: ["10.0.0.7"]).address()
-    '10.0.0.7'
     """
 
     def __init__(
         self,
-        url: str,
+        spec: WebhookSpec,
         hosts: frozenset[str] = frozenset(),
         *,
         timeout: float = TIMEOUT_SECONDS,
-        retry_seconds: tuple[float, ...] = RETRY_SECONDS,
         resolve: Resolve = resolve_host,
     ) -> None:
-        self._url = check_url(url, hosts)
+        self.spec = spec
+        self._url = check_url(spec.url, hosts)
         self._host = (self._url.hostname or "").lower()
         self._port = self._url.port or (443 if self._url.scheme == "https" else 80)
         self._allowed = hosts
         self._timeout = timeout
-        self._retry_seconds = retry_seconds
         self._resolve = resolve
-        self._queue: Queue[bytes] = Queue(MAX_QUEUED_MESSAGES)
-        self._unsent: bytes | None = None
-        """Message that was taken from the queue and is not sent yet."""
-        self._failures = 0
-        """Failed attempts of that message."""
-        self._next_attempt = 0.0
-        self._thread = PeriodicThread("webhook", self._send_messages, IDLE_SECONDS, log.warning)
+
+    @property
+    def host(self) -> str:
+        """Host of the address; the rest of the address may be a secret."""
+        return self._host
 
     def check(self) -> None:
         """Raise OptionError if the host has no allowed address.
@@ -88,22 +129,6 @@ class Webhook:
             return
         self._choose(addresses)
 
-    def start(self) -> None:
-        """Start the thread; a second start does nothing."""
-        self._thread.start()
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Queue a message; if the queue is full, log that and drop the message."""
-        try:
-            self._queue.put_nowait(json.dumps(message, default=str).encode())
-        except (Full, ValueError):
-            log.warning("a webhook message was dropped: the queue is full")
-        self._thread.wake()
-
-    def stop(self) -> None:
-        """Stop the thread; a message that is being sent may be finished."""
-        self._thread.stop(self._timeout * 2)
-
     def address(self) -> str:
         """Return the first allowed address of the host; raise OptionError if there is none."""
         try:
@@ -111,6 +136,26 @@ class Webhook:
         except OSError as error:
             raise OptionError(f"the webhook's host {self._host!r} cannot be resolved: {error}") from error
         return self._choose(addresses)
+
+    def post(self, message: str, body: str, timestamp: int) -> None:
+        """Send the body of a message, signed if the webhook has a secret; raise an error unless it was accepted."""
+        headers = {"webhook-id": message, "webhook-timestamp": str(timestamp)}
+        content = body.encode()
+        if self.spec.secret is not None:
+            headers["webhook-signature"] = sign(self.spec.secret, message, timestamp, content)
+        connection = _FixedAddressConnection(
+            self._host, self._port, self.address(), self._url.scheme == "https", self._timeout
+        )
+        path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
+        try:
+            headers |= {"Content-Type": "application/json", "User-Agent": "pasto", "Connection": "close"}
+            connection.request("POST", path, content, headers)
+            response = connection.getresponse()
+            response.read(1000)
+            if not 200 <= response.status < 300:  # redirects are not followed, because they could lead anywhere
+                raise HTTPException(f"the receiver answered {response.status}")
+        finally:
+            connection.close()
 
     def _choose(self, addresses: Sequence[str]) -> str:
         for address in addresses:
@@ -121,41 +166,40 @@ class Webhook:
             "if it is meant, allow the host with webhook_hosts"
         )
 
-    def _send_messages(self) -> float | None:
-        """Send the queued messages in order; return the seconds until the next attempt after a failure."""
-        while not self._thread.is_stopping:
-            if (seconds := self._next_attempt - monotonic()) > 0:  # woken by a later message
-                return seconds
-            if self._unsent is None:
-                try:
-                    self._unsent = self._queue.get_nowait()
-                except Empty:
-                    return None
-            try:
-                self._post(self._unsent)
-            except Exception as error:  # no failure of the receiver ends the thread
-                log.warning("the webhook message could not be sent: %s: %s", type(error).__name__, error)
-                if self._failures < len(self._retry_seconds):
-                    self._next_attempt = monotonic() + self._retry_seconds[self._failures]
-                    self._failures += 1
-                    continue
-            self._unsent, self._failures = None, 0
-        return None
 
-    def _post(self, body: bytes) -> None:
-        connection = _FixedAddressConnection(
-            self._host, self._port, self.address(), self._url.scheme == "https", self._timeout
+def make_secret() -> str:
+    """Return a new secret for signing messages."""
+    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def decode_secret(secret: str) -> bytes:
+    """Return the bytes of a secret; OptionError if it is not one.
+
+    >>> decode_secret("letmein")
+    Traceback (most recent call last):
+    pasto_sdk.errors.OptionError: a webhook's secret is whsec_ and at least 24 bytes in base64; ...
+    """
+    try:
+        content = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except ValueError:
+        content = b""
+    if not secret.startswith(SECRET_PREFIX) or len(content) < MIN_SECRET_BYTES:
+        raise OptionError(
+            f"a webhook's secret is {SECRET_PREFIX} and at least {MIN_SECRET_BYTES} bytes in base64; make one with "
+            "`pasto webhook secret`"
         )
-        path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
-        try:
-            headers = {"Content-Type": "application/json", "User-Agent": "pasto", "Connection": "close"}
-            connection.request("POST", path, body, headers)
-            response = connection.getresponse()
-            response.read(1000)
-            if not 200 <= response.status < 300:  # redirects are not followed, because they could lead anywhere
-                raise HTTPException(f"the receiver answered {response.status}")
-        finally:
-            connection.close()
+    return content
+
+
+def sign(secret: str, message: str, timestamp: int, body: bytes) -> str:
+    """Return the signature of a message: HMAC-SHA256 over its id, the time of sending and the body.
+
+    >>> secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    >>> sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+    'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE='
+    """
+    signed = f"{message}.{timestamp}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(decode_secret(secret), signed, "sha256")).decode()
 
 
 class _FixedAddressConnection(HTTPConnection):

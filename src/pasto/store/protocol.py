@@ -57,8 +57,9 @@ class StudyStore(Protocol):
 
         Returns whether it was written. It is not written either if the round was closed before or the policy version
         exists: exactly one of several racing writers wins. The store sets the new generation to that of `before` plus
-        one. Name, number, seed and creation time do not change. `messages` are put into the outbox. With `use_reserve`, the write may use the disk space
-        reserved for actions that must work on a full disk, such as a pause.
+        one. Name, number, seed and creation time do not change. `messages` are put into the outbox. With
+        `use_reserve`, the write may use the disk space reserved for actions that must work on a full disk, such as a
+        pause.
         """
         ...
 
@@ -335,9 +336,7 @@ class StoreMaintenance(Protocol):
         ...
 
 
-class Store(
-    StudyStore, EventStore, ApiKeyStore, SessionStore, OutboxStore, ClaimStore, StoreMaintenance, Protocol
-):
+class Store(StudyStore, EventStore, ApiKeyStore, SessionStore, OutboxStore, ClaimStore, StoreMaintenance, Protocol):
     """Everything that a service stores."""
 
     dialect: str

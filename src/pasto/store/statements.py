@@ -108,8 +108,8 @@ ADD_MESSAGE: Final = f"INSERT INTO outbox ({_OUTBOX}) VALUES (?, ?, ?, ?, ?, ?, 
 DUE_MESSAGE: Final = "SELECT id, due_at FROM outbox WHERE webhook = ? ORDER BY due_at, created_at, id LIMIT 1"
 # Two nodes may read the same message as due: the condition is checked again by the one that writes later.
 CLAIM_MESSAGE: Final = (
-    "UPDATE outbox SET due_at = ?, attempts = attempts + 1 WHERE id = ? AND due_at = ? "
-    f"RETURNING {_OUTBOX}"
+    "UPDATE outbox SET due_at = ?, attempts = attempts + 1 WHERE id = ? AND due_at = ? RETURNING "  # noqa: S608
+    + _OUTBOX
 )
 POSTPONE_MESSAGE: Final = "UPDATE outbox SET due_at = ? WHERE id = ? AND attempts = ?"
 DELETE_MESSAGE: Final = "DELETE FROM outbox WHERE id = ?"

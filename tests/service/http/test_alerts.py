@@ -16,11 +16,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pasto.service.http import monitoring
 from pasto.service.http.app import Application
+from pasto.service.notifications import Notification, Notifier
 from pasto.service.policy_cache import PolicyCache
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
 from pasto.service.study_file import EXAMPLE, read_document
+from pasto.service.webhook import Webhook, WebhookSpec
+from pasto.service.webhook_sender import WebhookSender
 from pasto.store import open_store
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -260,7 +263,7 @@ def test_every_name_in_a_rule_is_counted_and_described(site: Site) -> None:
     site.traffic()
     asked = {name for expression in RULES.values() for name in re.findall(r"pasto_\w+", expression)}
     served = {name for name, _ in site.scrape().samples} | {"pasto_requests_total"}
-    assert {name for name in asked if not name.startswith("pasto_kafka_")} <= served
+    assert {name for name in asked if not name.startswith(("pasto_kafka_", "pasto_webhook_"))} <= served
     reference = (DOCS / "reference" / "http.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(pasto_\w+)`", reference))
     assert ({name.removesuffix("_created") for name in served} | asked) - documented == set()
@@ -269,3 +272,18 @@ def test_every_name_in_a_rule_is_counted_and_described(site: Site) -> None:
 def test_the_guide_shows_the_rules_that_are_shipped() -> None:
     page = (DOCS / "guides" / "operations.md").read_text(encoding="utf-8")
     assert f"```yaml\n{TEXT}```" in page
+
+
+def test_a_webhook_that_accepts_nothing(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    spec = WebhookSpec("ops", "https://hooks.example.com/")
+    sender = WebhookSender(site.service.store, [Webhook(spec)])
+    site.application.context.gauge_sources.append(sender.read_metrics)
+    notification = Notification("guardrail_stop", time.time() - 700, "likes fell", "feed")
+    row = site.service.policy_cache.snapshot("feed").row
+    site.service.store.write_cache("x", "", Notifier([spec]).address(row, [notification]))
+    try:
+        assert looked(site) == {"PastoWebhookFailing"}
+    finally:
+        site.scheduler.stop()
+        site.service.shutdown()

@@ -44,6 +44,8 @@ ALLOWED = {
     ("GET", "/v1/keys/audit"): {"admin"},
     ("POST", "/v1/keys/{prefix}/rotate"): {"admin"},
     ("DELETE", "/v1/keys/{prefix}"): {"admin"},
+    ("GET", "/v1/webhooks"): {"admin"},
+    ("POST", "/v1/webhooks/{webhook}/test"): {"admin"},
     ("POST", "/ofrep/v1/evaluate/flags/{key}"): {"evaluate"},
     ("POST", "/ofrep/v1/evaluate/flags"): {"evaluate"},
     ("GET", "/metrics"): {"read"},
@@ -80,6 +82,7 @@ def locked(serve_long: Serve, keys: dict[str, str]) -> Site:
 def ask(site: Site, route: Route, authorization: str | None, **headers: str) -> httpx.Response:
     """Call a route, as a caller elsewhere does."""
     path = route.path.replace("{name}", "feed").replace("{prefix}", "0123456789ab").replace("{key}", "feed")
+    path = path.replace("{webhook}", "chat")
     sent = {"host": "pasto.example", **headers, **({"authorization": authorization} if authorization else {})}
     body: Any = None if route.method in ("GET", "DELETE") else {}
     return site.client.request(route.method, path, json=body, headers=sent)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from pasto.service.close_record import CloseSummary
+from pasto.service.notifications import Notifier
 from pasto.service.service import Service
+from pasto.service.webhook import WebhookSpec
 from pasto.store import StudyRow, open_store
 
 TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.0, 10.5)}
@@ -22,7 +24,6 @@ class Playground:
 
     def __init__(self, document: dict[str, Any], where: str = "memory:") -> None:
         self.now = 1_700_000_000.0
-        self.messages: list[dict[str, Any]] = []
         self.store = open_store(where)
         self.service = self.node()
         self.service.create(document, who="ann", seed=7)
@@ -40,8 +41,15 @@ class Playground:
             self.store,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
-            notify=lambda message: self.messages.append(dict(message)),
+            notifier=Notifier([WebhookSpec("ops", "https://hooks.example.com/")]),
         )
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """Messages to the webhook."""
+        with self.store.read_transaction() as connection:
+            rows = connection.execute("SELECT body FROM outbox ORDER BY created_at").fetchall()
+        return [json.loads(body) for (body,) in rows]
 
     def crowd(
         self,

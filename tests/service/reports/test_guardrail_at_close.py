@@ -51,7 +51,7 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
     line = place.service.audit("feed")[-1]
     assert (line.who, line.action) == ("guardrail monitor", "trip")
     assert line.reason == overview.guardrail_monitor.tripped.reason
-    assert [message["event"] for message in place.messages][-1] == "trip"
+    assert [message["event"] for message in place.messages][-1] == "guardrail_stop"
     assert place.service.rounds("feed")[-1].next_state == "paused"
     assert write_record(place.service.replay("feed")) == {
         "identical": True,
@@ -109,7 +109,7 @@ def test_a_warning_comes_before_and_is_sent_once(playground: Make) -> None:
             break
     assert "warning" in states
     assert "breach" not in states[: states.index("warning")]
-    assert [message["event"] for message in place.messages].count("warning") == 1
+    assert [message["event"] for message in place.messages].count("guardrail_warning") == 1
     assert place.messages[0]["verdicts"][0]["name"] == "y"
 
 

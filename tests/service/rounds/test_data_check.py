@@ -13,8 +13,10 @@ import pytest
 from pasto.errors import LifecycleError, OptionError
 from pasto.report.records import write_record
 from pasto.service.close_record import CloseSummary
+from pasto.service.notifications import Notifier
 from pasto.service.service import Service
 from pasto.service.study_state import StudyState
+from pasto.service.webhook import WebhookSpec
 from pasto.store import open_store
 from pasto_sdk.policy import PublishedPolicy
 
@@ -36,13 +38,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def heard() -> list[dict[str, Any]]:
-    return []
-
-
-@pytest.fixture
-def service(clock: Clock, heard: list[Any]) -> Iterator[Service]:
-    service = Service(open_store("memory:"), clock=clock, monotonic=clock, notify=heard.append)
+def service(clock: Clock) -> Iterator[Service]:
+    notifier = Notifier([WebhookSpec("ops", "https://hooks.example.com/")])
+    service = Service(open_store("memory:"), clock=clock, monotonic=clock, notifier=notifier)
     yield service
     service.shutdown()
 
@@ -103,9 +101,7 @@ def replayed(service: Service) -> bool:
 
 
 @pytest.mark.parametrize("kinds", [("exposure",), ("exposure", "watch")])
-def test_a_round_without_events_is_held_back(
-    begin: Callable[..., Service], heard: list[dict[str, Any]], kinds: tuple[str, ...]
-) -> None:
+def test_a_round_without_events_is_held_back(begin: Callable[..., Service], kinds: tuple[str, ...]) -> None:
     service = begin()
     before = write_record(service.report("feed"))["blend"]
     send(service, kinds)
@@ -119,8 +115,10 @@ def test_a_round_without_events_is_held_back(
     assert (likes.units, likes.seen) == (USERS, 0.0)
     assert likes.expected == pytest.approx(0.5 * USERS, rel=0.15)
     assert service.report("feed").held == service.show("feed").held
-    (message,) = heard
-    assert (message["event"], message["held"]) == ("held", [3])
+    with service.store.read_transaction() as connection:
+        ((body,),) = connection.execute("SELECT body FROM outbox").fetchall()
+    message = json.loads(body)
+    assert (message["event"], message["rounds"]) == ("round_held", [3])
     assert service.audit("feed")[-1].detail["held"] == [3]
     assert replayed(service)
 

@@ -10,7 +10,7 @@ from pasto.durations import YEAR_SECONDS
 from pasto.service.api_keys import LONGEST, MONTH
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
-from pasto.service.http.schemas import ArchiveRequest, KeyRotation, NewKey, UnitErasureRequest
+from pasto.service.http.schemas import ArchiveRequest, EmptyBody, KeyRotation, NewKey, UnitErasureRequest
 
 UNIT_ERASURE = msgspec.json.Decoder(UnitErasureRequest)
 
@@ -40,11 +40,30 @@ async def archive_events(call: HttpRequest) -> HttpResponse:
         return json_response(await call.run(work, timeout=SCAN_TIMEOUT_SECONDS))
 
 
+EMPTY_BODY = msgspec.json.Decoder(EmptyBody)
+
 NEW_KEY = msgspec.json.Decoder(NewKey)
 
 KEY_ROTATION = msgspec.json.Decoder(KeyRotation)
 
 log = logging.getLogger("pasto.keys")
+
+
+async def list_webhooks(call: HttpRequest) -> HttpResponse:
+    """List the webhooks of this node; their addresses are left out except for the hosts."""
+    call.query()
+    return json_response({"webhooks": await call.run(call.context.webhooks.records)})
+
+
+async def try_webhook(call: HttpRequest) -> HttpResponse:
+    """Send a test message to a webhook, and answer whether it was accepted."""
+    name, webhooks = call.path("webhook"), call.context.webhooks
+    await call.json(EMPTY_BODY, empty=b"{}")
+    if name not in webhooks.names:
+        raise ApiError(404, "unknown_webhook", f"there is no webhook {name[:60]!r}; list the webhooks to see the names")
+    result = await call.run(lambda: webhooks.try_webhook(name))
+    log.info("webhook tested", extra={"webhook": name, "who": call.who, "delivered": result.delivered})
+    return json_response(result)
 
 
 async def create_key(call: HttpRequest) -> HttpResponse:

@@ -47,6 +47,7 @@ from pasto.service.http.worker_pools import WorkerPools
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
+from pasto.service.webhook_sender import WebhookSender
 
 log = logging.getLogger("pasto.http")
 
@@ -66,8 +67,10 @@ class Application:
         scheduler: Scheduler | None = None,
         pages: Sequence[Route] = (),
         question_process: QuestionProcess | None = None,
+        webhooks: WebhookSender | None = None,
     ) -> None:
         settings = settings or Settings()
+        webhooks = webhooks or WebhookSender(service.store, ())
         keys = ApiKeys(service.store)
         pools, requests = WorkerPools(settings), RequestLog()
         self.context = context = Context(
@@ -86,7 +89,8 @@ class Application:
             rate_limit=RateLimit(settings.key_rate),
             question_process=question_process,
             scheduler=scheduler,
-            gauge_sources=[AlertGauges(service).collect],
+            gauge_sources=[AlertGauges(service).collect, webhooks.read_metrics],
+            webhooks=webhooks,
         )
         service.policy_cache.listen(context.long_poll.changed)
         routes = (*(_apply_settings(route, settings) for route in ROUTES), *pages)

@@ -17,6 +17,7 @@ REFERENCE = "#/components/schemas/{name}"
 PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "name": {"type": "string", "description": "Name of the study.", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
     "prefix": {"type": "string", "description": "Public part of the key.", "pattern": "^[0-9a-f]{12}$"},
+    "webhook": {"type": "string", "description": "Name of the webhook.", "pattern": "^[a-z][a-z0-9_]{0,39}$"},
     "key": {"type": "string", "description": "study, or study.parameter.", "pattern": "^[A-Za-z0-9_.-]{1,200}$"},
 }
 ID = {"type": "string", "minLength": 1, "maxLength": 128}

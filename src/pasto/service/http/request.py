@@ -34,6 +34,7 @@ from pasto.service.http.request_log import RequestLog
 from pasto.service.http.responses import CLOSE, ApiError, HttpResponse, error_response, problem_response, retry
 from pasto.service.http.worker_pools import PoolFullError, PoolName, WorkerPools
 from pasto.service.settings import Settings
+from pasto.service.webhook_sender import WebhookSender
 from pasto.store import KeyRow, Store
 from pasto_sdk.policy import PublishedPolicy
 
@@ -73,6 +74,7 @@ class Context:
     questions: Questions
     request_log: RequestLog
     rate_limit: RateLimit
+    webhooks: WebhookSender
     question_process: QuestionProcess | None = None
     """Computes the answers to questions; if there is none, threads of this process do."""
     scheduler: Scheduler | None = None

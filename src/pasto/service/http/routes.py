@@ -20,6 +20,7 @@ from pasto.service.policy_export import PARTS
 from pasto.service.retention import UnitErasure
 from pasto.service.source_check import StudyFileCheck
 from pasto.service.study_records import DeletedStudy, StudyOverview
+from pasto.service.webhook_sender import WebhookTrial
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +331,24 @@ ROUTES: tuple[Route, ...] = (
         admin.revoke_key,
         {200: schemas.KeyRevocation},
         pool="changes",
+    ),
+    Route(
+        "GET",
+        "/v1/webhooks",
+        ADMIN,
+        "List the webhooks of this node with their waiting messages.",
+        admin.list_webhooks,
+        {200: schemas.WebhookList},
+    ),
+    Route(
+        "POST",
+        "/v1/webhooks/{webhook}/test",
+        ADMIN,
+        "Send a test message to a webhook.",
+        admin.try_webhook,
+        {200: WebhookTrial},
+        schemas.EmptyBody,
+        optional=True,
     ),
     Route(
         "POST",

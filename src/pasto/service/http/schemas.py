@@ -10,6 +10,7 @@ from pasto.durations import DURATION_PATTERN
 from pasto.report.records import ClosedRoundRecord
 from pasto.service.api_keys import ApiKeyRecord
 from pasto.service.study_records import StudySummary
+from pasto.service.webhook_sender import WebhookRecord
 from pasto.store import AuditRow
 
 Unit = Annotated[
@@ -212,6 +213,12 @@ class KeyList(Struct):
     """All API keys."""
 
     keys: list[ApiKeyRecord]
+
+
+class WebhookList(Struct):
+    """All webhooks of a node."""
+
+    webhooks: list[WebhookRecord]
 
 
 class KeyRevocation(Struct):

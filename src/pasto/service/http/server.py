@@ -30,11 +30,13 @@ from pasto.service.http.descriptor_limit import claim_descriptors
 from pasto.service.http.question_process import QuestionProcess
 from pasto.service.http.routes import Route
 from pasto.service.kafka import TopicConsumer
+from pasto.service.notifications import Notifier
 from pasto.service.retention_worker import RetentionWorker
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
-from pasto.service.webhook import Webhook
+from pasto.service.webhook_file import read_webhooks
+from pasto.service.webhook_sender import WebhookSender
 from pasto.store import open_store
 
 log = logging.getLogger("pasto.server")
@@ -95,12 +97,13 @@ class ServiceProcess:
             raise
         try:
             check_safe(ApiKeys(store), settings)
-            self._webhook = Webhook(settings.webhook, settings.webhook_host_names) if settings.webhook else None
-            if self._webhook is not None:
-                self._webhook.check()
+            webhooks = read_webhooks(settings)
+            for webhook in webhooks:
+                webhook.check()
+            self._webhooks = WebhookSender(store, webhooks)
+            notifier = Notifier([webhook.spec for webhook in webhooks], self._webhooks.wake) if webhooks else None
             archive = Archive(settings.archive) if settings.archive else None
-            notify = (lambda message: None) if self._webhook is None else self._webhook.send
-            self.service = Service(store, notify=notify, archive=archive)
+            self.service = Service(store, notifier=notifier, archive=archive)
             if settings.archive_after or settings.archive_keep:
                 self.service.retention  # noqa: B018 -- raises at the start if archiving is not possible
             self.scheduler = Scheduler(self.service, settings.poll)
@@ -111,6 +114,7 @@ class ServiceProcess:
                 scheduler=self.scheduler,
                 pages=further,
                 question_process=_question_process(settings),
+                webhooks=self._webhooks,
             )
             self.connections = OpenConnections(settings)
             self.application.context.gauge_sources.append(self.connections.gauges)
@@ -145,8 +149,7 @@ class ServiceProcess:
         self.connections.capacity = budget.connections
         self.application.context.long_poll.limit = budget.waiters
         self.service.policy_cache.refresh()
-        if self._webhook is not None:
-            self._webhook.start()
+        self._webhooks.start()
         self.scheduler.start()
         self.upkeep.start()
         if self._topics is not None:
@@ -165,8 +168,7 @@ class ServiceProcess:
             self._topics.stop(self.settings.shutdown_timeout)
         self.scheduler.stop()
         self.upkeep.stop()
-        if self._webhook is not None:
-            self._webhook.stop()
+        self._webhooks.stop(self.settings.shutdown_timeout)
         if (process := self.application.context.question_process) is not None:
             process.close()  # before the store: its last connection tidies up its files
         self.service.shutdown()

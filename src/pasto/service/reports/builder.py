@@ -31,7 +31,7 @@ from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.candidate_estimates import CandidateEstimates, estimate_candidates
 from pasto.service.reports.confirmation_report import judge_missing_confirmation, report_confirmation
 from pasto.service.reports.guardrail_report import estimate_prices, find_contradictions, report_guardrails
-from pasto.service.reports.lift_report import measure_spreads, report_learned_lifts
+from pasto.service.reports.lift_report import measure_spreads, read_sample_ratio, report_learned_lifts
 from pasto.service.reports.tradeoff import read_posterior_means, report_tradeoff
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, shares
@@ -114,12 +114,27 @@ class ReportBuilder:
         self, snapshot: StudySnapshot, elapsed: float, cells: Sequence[Moments], now: float
     ) -> ConfirmationVerdict:
         """Return the verdict on the confirmation that a study is in, with a look that is not written yet."""
-        row, spec = snapshot.row, snapshot.spec
+        _, confirmation = self.compare_confirmations(snapshot, elapsed, cells, now)
+        return judge_missing_confirmation(snapshot.spec) if confirmation is None else confirmation.verdict
+
+    def compare_confirmations(
+        self, snapshot: StudySnapshot, elapsed: float, cells: Sequence[Moments], now: float
+    ) -> tuple[ConfirmationReport | None, ConfirmationReport | None]:
+        """Return the confirmation that a study is in before and after a look that is not written yet."""
+        row, spec, horizon = snapshot.row, snapshot.spec, snapshot.state.horizon
         policy = self._store.read_policy(row.number, row.version)
         served = {} if policy is None else shares(json.loads(policy.document))
         look = InterimLook(row.round, row.version, row.state, elapsed, now, MeasuredRound(row.version, served, cells))
-        confirmation = report_confirmation(spec, [*snapshot.rounds.looks, look], (), horizon=snapshot.state.horizon)
-        return judge_missing_confirmation(spec) if confirmation is None else confirmation.verdict
+        before = report_confirmation(spec, snapshot.rounds.looks, (), horizon=horizon)
+        return before, report_confirmation(spec, [*snapshot.rounds.looks, look], (), horizon=horizon)
+
+    def read_sample_ratio(self, snapshot: StudySnapshot) -> SampleRatioReport | None:
+        """Return the sample ratio of the phase that a study is in, without the rest of its report."""
+        names = candidate_names(snapshot)
+        if snapshot.row.state != "confirming":
+            return read_sample_ratio(snapshot.rounds.rounds, names)
+        confirmation = report_confirmation(snapshot.spec, snapshot.rounds.looks, names, horizon=snapshot.state.horizon)
+        return None if confirmation is None else confirmation.sample_ratio
 
     def update_counts(self, study: int) -> None:
         """Count a study's new events, so that its next report does not wait for them."""

@@ -184,6 +184,12 @@ def _direction(estimate: LiftEstimate) -> LiftDirection:
     return "up" if estimate.low > 0 else "down" if estimate.high < 0 else "unclear"
 
 
+def read_sample_ratio(rounds: Sequence[MeasuredRound], names: Sequence[str]) -> SampleRatioReport | None:
+    """Return the sample ratio of learning rounds, without the rest of their report; None before the first."""
+    measured = [entry for entry in latest(rounds) if entry.cells]
+    return sample_ratio_report(check_sample_ratio(record_rounds(measured)), names) if measured else None
+
+
 def sample_ratio_report(check: SampleRatioCheck, names: Sequence[str]) -> SampleRatioReport:
     """Return the sample ratio as a report holds it: units by arm with the expected ones."""
     suspect = None

@@ -6,8 +6,8 @@ succeeds. A replay runs `judge_guardrails` and `compute_close` with inputs from 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pasto.control_characters import escape_control
@@ -26,7 +26,6 @@ from pasto.service.close_record import (
 )
 from pasto.service.policy_builder import build_policy, freeze_blend, hold_policy
 from pasto.service.policy_cache import StudySnapshot
-from pasto.service.rounds.data_check import show_sender
 from pasto.service.rounds.guardrail_check import (
     GuardrailResult,
     Past,
@@ -51,7 +50,7 @@ from pasto.service.rounds.learner_step import (
 )
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, StudyState
-from pasto.store import AuditRow, CloseRow, PolicyRow, Store, StudyRow
+from pasto.store import AuditRow, CloseRow, OutboxRow, PolicyRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
 
 
@@ -357,10 +356,13 @@ def build_transition(
     )
 
 
-def commit_transition(store: Store, before: StudyRow, transition: StudyTransition, line: AuditRow) -> bool:
-    """Write a transition and its audit line in one transaction; of several nodes that close a round, one succeeds.
+def commit_transition(
+    store: Store, before: StudyRow, transition: StudyTransition, line: AuditRow, messages: Sequence[OutboxRow] = ()
+) -> bool:
+    """Write a transition, its audit line and its messages in one transaction.
 
-    Returns False if the study is not as it was in `before`: another node closed the round or changed the study.
+    Of several nodes that close a round, one succeeds. Returns False if the study is not as it was in `before`: another
+    node closed the round or changed the study.
     """
     lines, paused = [line], transition.after.state == "paused" != before.state
     if transition.trip is not None:
@@ -374,27 +376,9 @@ def commit_transition(store: Store, before: StudyRow, transition: StudyTransitio
         close=transition.close,
         learner=None if transition.learner is None else transition.learner.text,
         audit=lines,
+        messages=messages,
         use_reserve=paused,  # a pause succeeds on a full disk
     )
-
-
-def describe_transition(study: str, transition: StudyTransition) -> Iterator[dict[str, Any]]:
-    """Yield the webhook messages of a close: a trip or warnings, departing senders, and held rounds."""
-    after = transition.after
-    about = {"study": study, "round": after.round, "version": after.version, "state": after.state}
-    verdicts = [asdict(verdict) for verdict in transition.guardrails.verdicts]
-    if transition.trip is not None:
-        yield {"event": "trip", **about, "reason": transition.trip, "verdicts": verdicts}
-    elif transition.warned:
-        names = ", ".join(transition.warned)
-        reason = f"guardrail monitor: {names} may soon reach its stop level"
-        yield {"event": "warning", **about, "reason": reason, "verdicts": verdicts}
-    for kind, name in sorted(transition.newly_departed):
-        reason = f"units of {kind[:-1]} {show_sender(name) or 'none'} depart from those of other senders"
-        yield {"event": "sender", **about, "reason": reason, kind[:-1]: show_sender(name)}
-    if transition.newly_held:
-        reason = f"held back for lack of events: round {', '.join(map(str, transition.newly_held))}"
-        yield {"event": "held", **about, "reason": reason, "held": list(transition.newly_held)}
 
 
 def summarize_transition(transition: StudyTransition) -> Mapping[str, Any]:
