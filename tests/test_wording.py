@@ -29,6 +29,8 @@ NAME_WORD = re.compile(rf"(?:^|_)(?:{WORDS})(?=_|$)", re.IGNORECASE)
 ASK_TELL = re.compile(r"ask(?:\(\))?(?:/| and |, |_and_)tell|ask-and-tell|`tell|tell\\?\(", re.IGNORECASE)
 QUESTION = re.compile(r"(?:What|How|Whether|Where|Who|When|Which|Why)\b")
 ARTICLE = re.compile(r"(?:The|A|An|This|That|Its|Whose)\b")
+NOT_A_VERB = re.compile(r"(?:[^A-Z]|\w*(?:[^s]s|ing|tion)\b)")
+"""First words of a function's docstring that are a noun, a participle, a third person or a formula."""
 NAMES = frozenset({"told", "said", "believed", "anew", "kept", "shown", "seen", "whole", "stands", "deed", "deeds"})
 """Identifiers that say nothing about what they hold."""
 STORED_NAMES = frozenset({("src/pasto/report/records.py", "seen"), ("src/pasto/report/sections.py", "seen")})
@@ -101,7 +103,7 @@ def docstring_problems(path: Path) -> list[str]:
     found = []
     for node, text in docstrings(ast.parse(path.read_text(encoding="utf-8"))):
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_property(node)
-        if QUESTION.match(text) or (is_function and ARTICLE.match(text)):
+        if QUESTION.match(text) or (is_function and (ARTICLE.match(text) or NOT_A_VERB.match(text))):
             found.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]!r}")
     return found
 
@@ -184,10 +186,11 @@ def test_the_checks_find_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "bad.py"
     path.write_text(
         'class Believed:\n    """What is told."""\n\n\n'
-        'def f(told: int):\n    """The number."""\n    free_room = 1\n    return told\n'
+        'def f(told: int):\n    """The number."""\n    free_room = 1\n    return told\n\n\n'
+        'def g():\n    """Numbers of rounds."""\n'
     )
     assert len(word_problems(path)) == 1
-    assert len(docstring_problems(path)) == 2
+    assert len(docstring_problems(path)) == 3
     assert len(name_problems(path)) == 3
     assert len(class_problems(path)) == 1
     names = [problem.rpartition(" ")[2] for problem in given_name_problems(path)]

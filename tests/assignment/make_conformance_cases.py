@@ -183,7 +183,7 @@ def policies() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
 
 
 def enrolled() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
-    """Policies in which only some units take part."""
+    """Yield policies in which only some units take part."""
     thirds = [("control", 4, 0.1), *(("learner", k, 0.3) for k in range(3))]
     crowd = [f"crowd-{number}" for number in range(60)]
     ramps = {percent: EnrolmentSlice("ramp", "ramp:feed", 0, BUCKET_TOTAL * percent // 100) for percent in (1, 5, 25)}
@@ -400,7 +400,7 @@ def broken() -> Iterator[tuple[str, str]]:
 
 
 def draws(made: PublishedPolicy, units: Sequence[str], drawn: Sequence[int]) -> Iterator[list[Any]]:
-    """Decisions for units; if there is an audience, each has the next attributes of the list."""
+    """Yield decisions for units; with an audience, each has the next attributes of the list."""
     for number, unit in enumerate(drawn):
         which = number % len(ATTRIBUTES)
         cell = made.draw(units[unit], ATTRIBUTES[which] if made.audience else {})

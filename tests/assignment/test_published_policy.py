@@ -157,7 +157,7 @@ def test_a_policy_travels_between_processes(made: Make) -> None:
 
 @pytest.mark.parametrize("mode", ["shuffled", "sticky"])
 @pytest.mark.parametrize("unit", [None, 7, b"a", "", "x" * 257, "\ud800", ["a"], object()])
-def test_what_is_no_unit_is_refused_with_its_cure(made: Make, unit: Any, mode: str) -> None:
+def test_an_invalid_unit_is_refused_with_the_fix(made: Make, unit: Any, mode: str) -> None:
     with pytest.raises(InputError, match=r"unit .*; (use|leave|decode)"):
         made(THREE, mode=mode).draw(unit)
     with pytest.raises(InputError, match="unit"):

@@ -103,7 +103,7 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
     assert [action for action in actions if action != "close"][:4] == ["create", "start", "confirm", "deploy"]
 
 
-def test_the_breaker_trips_while_the_page_is_open(site: Site, visit: Any) -> None:
+def test_a_guardrail_pause_appears_on_an_open_page(site: Site, visit: Any) -> None:
     site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
     site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
     desktop = visit("desktop")

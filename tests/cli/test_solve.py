@@ -135,7 +135,7 @@ def test_an_infeasible_problem_is_reported_and_fails(run: Any, means: Path) -> N
     assert (outcome["feasible"], outcome["shortfalls"], outcome["best_single"]) == (False, {"y": 1.0}, None)
 
 
-def test_a_toothless_penalty_is_noted_on_stderr(run: Any, feed: Path) -> None:
+def test_a_penalty_without_effect_is_noted_on_stderr(run: Any, feed: Path) -> None:
     words = ("solve", feed, "--minimize", "latency", "--keep", "likes>=3, penalty=0.1", "--baseline", "now", "--json")
     result = run(*words)
     assert result.stderr.startswith("note: penalty=0.1 on 'likes' hardly bites")
@@ -189,7 +189,7 @@ def test_colour_only_where_it_is_wanted(run: Any, means: Path) -> None:
     assert "\x1b[32m" not in run(*words, env={"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "xterm"}).stdout
 
 
-def test_messages_speak_of_the_command_line(run: Any, tmp_path: Path) -> None:
+def test_messages_name_options_of_the_command_line(run: Any, tmp_path: Path) -> None:
     place = tmp_path / "means.csv"
     place.write_text("name,watch_time,likes\na,6,3\nb,4,4\n")
     percent = run("solve", place, "--maximize", "watch_time", "--keep", "likes >= -2%")

@@ -19,7 +19,7 @@ from pasto.service.service import Service
 from pasto.service.study_file import EXAMPLE
 
 
-def test_an_empty_service_invites_to_write_a_study(browser: Any) -> None:
+def test_an_empty_service_links_to_the_form_for_a_new_study(browser: Any) -> None:
     page = browser.get("/")
     assert page.status_code == 200
     assert "No study yet" in page.text
@@ -140,7 +140,7 @@ def test_errors_of_a_study_file_name_fields_and_the_text_is_not_lost(browser: An
 @pytest.mark.parametrize(
     "text", ["", "}{", "a: [", "name: feed\nname: feed", "\x00", "- 1", "{}", "[[[", "!!python/object:os.system {}"]
 )
-def test_what_is_no_study_file_is_refused_kindly(browser: Any, service: Service, text: str) -> None:
+def test_an_invalid_study_file_is_refused_with_the_reason(browser: Any, service: Service, text: str) -> None:
     page = browser.post("/new", {"token": browser.token("/new"), "text": text})
     assert page.status_code == 422
     assert "to mend" in page.text
@@ -254,7 +254,7 @@ def test_the_shares_can_be_downloaded_for_another_platform(browser: Any, learned
     assert browser.get("/studies/feed/export.json?format=unleash").status_code == 400
 
 
-def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> None:
+def test_a_guardrail_pause_is_an_alarm(browser: Any, learned: Service) -> None:
     learned.change(
         "feed", "pause", who="guardrail monitor", reason="guardrail monitor: likes fell below its stop level -90%"
     )

@@ -26,7 +26,9 @@ def log_in(browser: Any, text: str) -> Any:
     return browser.post("/login", {"token": browser.token("/login"), "key": text, "next": "/studies/feed"})
 
 
-def test_strangers_see_nothing_once_there_is_a_key(browser: Any, application: Application, learned: Service) -> None:
+def test_without_login_pages_are_closed_once_there_is_a_key(
+    browser: Any, application: Application, learned: Service
+) -> None:
     key(application, "admin")
     for path in PAGES:
         page = browser.get(path)

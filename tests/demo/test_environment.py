@@ -16,7 +16,7 @@ from tests.demo.in_process_environment import InProcessEnvironment
 TINY = DemoPlan(rounds=3, users=400, confirming=600, truth=1_000)
 
 
-def test_a_seed_fixes_the_run_wherever_it_plays(tmp_path: Path) -> None:
+def test_a_seed_fixes_the_run_in_every_environment(tmp_path: Path) -> None:
     with InProcessEnvironment() as inside:
         here = run_demo(feed(), inside, plan=TINY, seed=6)
     with run_service(tmp_path) as outside:

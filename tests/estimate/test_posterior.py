@@ -94,7 +94,7 @@ def test_the_uncertain_prior_mean_is_shared_by_all_candidates() -> None:
     assert_allclose(np.std(scores), 1.0, atol=0.1)
 
 
-def test_one_observation_of_a_few_candidates_is_enough_to_go_on() -> None:
+def test_one_observation_of_a_few_candidates_is_enough_to_continue() -> None:
     for known in (None, np.tile(0.04 * np.eye(2), (3, 1, 1))):
         statistics = SufficientStatistics.empty(2, 100).add(
             np.arange(3), np.array([[1.0, 2], [1.5, 1], [0.5, 3]]), np.ones(3), known

@@ -90,7 +90,7 @@ def test_bets_are_one_on_average_and_near_the_half_normal_law() -> None:
                 assert found[last] == pytest.approx(exact, abs=0.1)
 
 
-def test_evidence_goes_on_from_what_was_left() -> None:
+def test_evidence_continues_from_what_was_left() -> None:
     rng = np.random.default_rng(4)
     steps, sizes = rng.normal(0.0, 5.0, (3, 40)), rng.integers(0, 60, (3, 40)).astype(float)
     steps *= sizes > 0

@@ -53,7 +53,7 @@ def test_a_weak_attack_is_found_by_all_rounds_together() -> None:
     assert rang[-1]
 
 
-def test_a_sender_of_another_level_with_effects_in_proportion_is_left_alone() -> None:
+def test_a_sender_of_another_level_with_proportional_effects_raises_no_alarm() -> None:
     rng = np.random.default_rng(9)
     known: dict[int, SenderEvidence] = {}
     means = np.array([10.0, 12.0, 14.0])

@@ -66,7 +66,7 @@ def test_a_missed_hard_guardrail_is_minus_infinity_and_rounding_does_not_miss_it
     assert objective.value([1.0, 0.3]) == 1.0
 
 
-def test_a_hard_guardrail_has_no_gradient_and_the_cure_is_named() -> None:
+def test_a_hard_guardrail_has_no_gradient_and_the_fix_is_named() -> None:
     with pytest.raises(UnsupportedError, match="penalty="):
         pasto.maximize("x").keep("y", at_least=0).gradient([1.0, 1.0])
 
@@ -127,7 +127,7 @@ def test_a_ratio_goal_is_the_ratio_and_its_lift() -> None:
         ({"at_least": 0, "penalty": "5"}, "positive number"),
     ],
 )
-def test_keep_refuses_and_names_the_cure(arguments: dict[str, Any], cure: str) -> None:
+def test_keep_refuses_and_names_the_fix(arguments: dict[str, Any], cure: str) -> None:
     with pytest.raises(ObjectiveError, match=cure):
         pasto.maximize("x").keep("y", **arguments)
 

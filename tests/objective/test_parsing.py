@@ -72,7 +72,7 @@ def test_signs_of_mathematics_are_read_too() -> None:
         ("a/a >= 0", "two different metrics"),
     ],
 )
-def test_a_guardrail_that_cannot_be_read_is_refused_with_the_cure(text: str, message: str) -> None:
+def test_a_guardrail_that_cannot_be_read_is_refused_with_the_fix(text: str, message: str) -> None:
     with pytest.raises(ObjectiveError, match=message):
         parse_keep(text)
 

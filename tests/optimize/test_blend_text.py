@@ -1,4 +1,4 @@
-"""Text of `print(blend)`: the goal's name at f, and the reason why a single candidate with a higher f is no answer."""
+"""Text of `print(blend)`: the goal's name at f, and why a single candidate with a higher f is not the answer."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_steep_penalties_over_wide_spreads_are_solved_as_well() -> None:
         assert found.gap <= 1e-8
 
 
-def test_the_calm_way_alone_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stable_method_alone_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     programs = [draw(rng, 12, 1, 1) for _ in range(20)]
     bold = [solve_chance_program(program) for program in programs]
@@ -261,7 +261,7 @@ def test_where_one_blend_only_holds_it_is_found(monkeypatch: pytest.MonkeyPatch)
     assert slack @ found[0] == pytest.approx([0.0, 0.0], abs=1e-8)
 
 
-def test_a_level_that_misses_by_rounding_alone_is_not_certified_and_not_a_number_gone_astray() -> None:
+def test_a_level_that_misses_by_rounding_is_not_certified_and_not_nan() -> None:
     sure, firm = np.zeros((1, 2)), np.array([np.inf])
     program = ChanceProgram(
         np.array([0.0, -1.0]), np.ones(2), np.full((1, 2), -5e-10), sure, sure, firm, np.full(1, HARD_MARGIN)

@@ -40,7 +40,7 @@ def test_most_members_are_solved_together(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(alone) <= 3 * 256 / 16
 
 
-def test_infeasible_members_are_flagged_and_the_others_unharmed() -> None:
+def test_infeasible_programs_of_a_batch_are_flagged_and_the_others_solved() -> None:
     rng = np.random.default_rng(3)
     program = _batch(rng, 30, 20, 2, 1, 0.3)
     clean = solve_batch(program)

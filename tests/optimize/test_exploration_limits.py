@@ -54,11 +54,11 @@ def test_a_budget_is_met_and_used_up(budget: float, spread: float) -> None:
     assert mixed[1] == 1.0 or bounds[0] < -allowed + 1e-4
 
 
-def test_more_doubt_explores_less() -> None:
+def test_more_uncertainty_explores_less() -> None:
     assert has_limits(0.1, 0.0)[0][1] > has_limits(0.1, 0.5)[0][1] > has_limits(0.1, 2.0)[0][1] > 0
 
 
-def test_a_refuge_that_breaks_the_budget_is_served_all_the_same() -> None:
+def test_a_safest_candidate_that_breaks_the_budget_is_still_served() -> None:
     form = pasto.maximize("x").keep("y", at_least=1).form()
     posterior = IndependentPosterior(np.array([[0.0, 1.0], [0.0, -1.0]]), np.tile(1e-12 * np.eye(2), (2, 1, 1)))
     home = np.array([1.0, 0.0])
@@ -78,7 +78,7 @@ def test_the_candidate_with_the_largest_slack_is_mixed_in() -> None:
     assert_allclose(mixed, [0.0, 2 / 3, 1 / 3], atol=1e-4)
 
 
-def test_the_baseline_s_own_doubt_cancels_in_a_relative_guardrail() -> None:
+def test_the_baselines_uncertainty_cancels_in_a_relative_guardrail() -> None:
     objective = pasto.maximize("x").keep("y", at_least="-0%")
     form = objective.form([1.0, 1.0])
     posterior = IndependentPosterior(np.ones((2, 2)), np.tile(0.04 * np.eye(2), (2, 1, 1)))

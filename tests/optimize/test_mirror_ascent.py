@@ -140,13 +140,13 @@ def test_percentages_wait_for_the_baseline_and_then_push_away_from_a_breach() ->
 
 
 @pytest.mark.parametrize("name", ["algorithm1", "scgd"])
-def test_hard_guardrails_are_refused_with_the_cure(name: str) -> None:
+def test_hard_guardrails_are_refused_with_the_fix(name: str) -> None:
     with pytest.raises(UnsupportedError, match="penalty="):
         pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x").keep("y", at_least=0), learner=name)
 
 
 @pytest.mark.parametrize("name", ["algorithm1", "scgd"])
-def test_a_ratio_goal_is_refused_with_the_cure(name: str) -> None:
+def test_a_ratio_goal_is_refused_with_the_fix(name: str) -> None:
     with pytest.raises(UnsupportedError, match=r"pasto\.solve"):
         pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize(pasto.ratio("n", "d")), learner=name)
 

@@ -211,7 +211,7 @@ def test_a_weak_penalty_is_reported_with_a_larger_one() -> None:
     solve(truth, maximize("watch").keep("like_rate", at_least=0.03, penalty=5.0))
 
 
-def test_a_toothless_penalty_on_a_ratio_is_measured_by_its_numerator() -> None:
+def test_a_penalty_without_effect_on_a_ratio_is_measured_by_its_numerator() -> None:
     truth = {"watch": [30.0, 33.0], "likes": [2.0, 1.0], "views": [100.0, 100.0]}
     rate = ratio("likes", "views", name="rate")
     with pytest.warns(PastoWarning, match=r"penalty=0\.5 on 'rate'"):

@@ -152,7 +152,7 @@ def test_a_guardrail_met_up_to_rounding_is_feasible_in_every_unit(unit: float) -
     assert thirds.feasible
 
 
-def test_a_level_that_dwarfs_the_range_hides_no_miss() -> None:
+def test_a_level_far_above_the_range_hides_no_miss() -> None:
     blend = pasto.solve({"x": [1.0, 2.0], "y": [1.0 - 1e-7, 1.0 - 5e-8]}, KEPT.keep("y", at_most=1.0 - 8e-8))
     assert blend.feasible
     assert blend.support == (0, 1)
@@ -163,7 +163,7 @@ def test_a_level_that_dwarfs_the_range_hides_no_miss() -> None:
 
 
 @pytest.mark.parametrize("unit", [1.0, *UNITS])
-def test_a_guardrail_that_is_the_same_everywhere_does_not_drown_the_others(unit: float) -> None:
+def test_a_constant_guardrail_does_not_hide_the_others(unit: float) -> None:
     objective = pasto.maximize("x").keep("y", at_least=5.0 * unit).keep("z", at_least=3.0)
     truth = {"x": [9.0, 1.0, 2.0], "y": [unit, unit, unit], "z": [0.0, 1.0, 2.5]}
     blend = pasto.solve(truth, objective)

@@ -262,7 +262,7 @@ def test_a_longer_deployment_is_worth_more_learning() -> None:
     assert [decision(study.blend(deploy_rounds=count)) for count in (2, 100_000)] == ["stop", "learn"]
 
 
-def test_a_study_goes_on_until_half_of_the_candidates_are_measured() -> None:
+def test_a_study_continues_until_half_of_the_candidates_are_measured() -> None:
     many = learned(1, means=np.zeros((1, 50)), deviation=1e-9)
     outlook = many.blend().outlook
     assert outlook is not None

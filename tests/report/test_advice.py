@@ -67,7 +67,7 @@ def test_an_answer_without_certificate_is_not_to_be_confirmed() -> None:
     assert stopped == f"stop learning: 10 more rounds are not expected to find a blend {wanted}"
 
 
-def test_doubtful_errors_come_first() -> None:
+def test_understated_errors_come_first() -> None:
     doubtful = replace(CERTIFICATE, certified=False, understated_errors={"x": 2.0})
     assert write_advice(make_blend(doubtful)).startswith("first find out why the standard errors of x are too small")
 

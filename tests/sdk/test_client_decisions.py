@@ -279,7 +279,7 @@ def test_the_propensity_logged_is_the_one_executed(connect: Connect, service: Fa
         assert abs(z) <= 4.5, (cell, z)
 
 
-def test_a_change_of_policy_in_mid_flight_mislabels_nothing(policy: Make) -> None:
+def test_a_change_of_policy_during_a_request_mislabels_nothing(policy: Make) -> None:
     service = FakeService(policy())
     with Client("http://x", study="feed", cache=None, background=False, transport=service) as client:
         assert client.wait_until_ready()

@@ -33,7 +33,7 @@ class Server(Protocol):
 
 @contextmanager
 def misbehaving(talk: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Server that reads a request and then misbehaves as configured."""
+    """Run a server that reads a request and then misbehaves as configured."""
     listening = socket.create_server(("127.0.0.1", 0))
     stop = threading.Event()
 

@@ -50,7 +50,7 @@ def only(folder: Path) -> Path:
     return file
 
 
-def test_a_start_without_the_service_goes_on_with_the_last_policy(left_behind: Path, policy: Make) -> None:
+def test_a_start_without_the_service_continues_with_the_last_policy(left_behind: Path, policy: Make) -> None:
     with cold_start(left_behind) as client:
         assert (client.assign("ann").version, client.assign("ann").reason) == (3, "SPLIT")
         assert client.assign("ann").name == policy(3).draw("ann").name
@@ -195,7 +195,7 @@ def test_confirmations_are_written_now_and_then(tmp_path: Path, policy: Make) ->
     assert wall[0] - max(writes) <= 86400 / 20 + 20
 
 
-def test_what_the_dead_left_behind_is_removed(left_behind: Path) -> None:
+def test_files_of_dead_processes_are_removed(left_behind: Path) -> None:
     file = only(left_behind)
     old, new = file.with_name(f"{file.name}.a.part"), file.with_name(f"{file.name}.b.part")
     for part in (old, new):

@@ -61,7 +61,7 @@ BAD: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("bad", "reason"), BAD)
 @pytest.mark.parametrize("lines", [False, True])
-def test_a_bad_event_is_refused_alone_with_its_field_and_cure(bad: Any, reason: str, lines: bool) -> None:
+def test_a_bad_event_is_refused_alone_with_its_field_and_fix(bad: Any, reason: str, lines: bool) -> None:
     events = [EXPOSED, bad, LIKED]
     body = "\n".join(map(json.dumps, events)) if lines else json.dumps(events)
     found = decode_events(body.encode(), lines=lines)
@@ -73,7 +73,7 @@ def test_a_bad_event_is_refused_alone_with_its_field_and_cure(bad: Any, reason: 
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 5000, "1e400"])
-def test_numbers_that_are_none_never_spoil_a_batch(number: str) -> None:
+def test_invalid_numbers_do_not_reject_a_batch(number: str) -> None:
     poison = '{"type": "metric", "id": "9", "unit": "ann", "name": "watch", "fields": {"seconds": ' + number + "}}"
     found = decode_events(f"[{json.dumps(EXPOSED)}, {poison}, {json.dumps(LIKED)}]".encode())
     assert [type(event) for event in found][::2] == [ExposureEvent, MetricEvent]

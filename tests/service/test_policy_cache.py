@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import LifecycleError, NotFittedError, StudyFileError, UnknownStudyError
-from pasto.service import policy_cache as board_module
+from pasto.service import policy_cache as policy_cache_module
 from pasto.service import service as service_module
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
@@ -39,7 +39,7 @@ def test_a_study_is_unknown_then_without_policy_then_served(service: Service, do
     assert [study.state for study in service.studies()] == ["learning"]
 
 
-def test_listeners_hear_of_each_new_policy_once_on_every_node(store: Store, document: dict[str, Any]) -> None:
+def test_listeners_get_each_new_policy_once_on_every_node(store: Store, document: dict[str, Any]) -> None:
     ours, theirs = Service(store), Service(store)
     heard: list[str] = []
     theirs.policy_cache.listen(heard.append)
@@ -70,7 +70,7 @@ def test_a_slow_reader_never_takes_a_study_back(store: Store, document: dict[str
 
 
 def test_past_policies_are_cached_up_to_a_size(learning: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_module, "MAX_PAST_CELLS", 12)
+    monkeypatch.setattr(policy_cache_module, "MAX_PAST_CELLS", 12)
     for _ in range(6):
         learning.close_round("feed", who="ann")
     policy_cache = learning.policy_cache
@@ -140,7 +140,7 @@ def test_a_study_that_cannot_be_read_harms_no_other(
             raise StudyFileError({"goal": "has a format that is no longer supported"})
         return read(found, **options)
 
-    monkeypatch.setattr(board_module, "parse_spec", fail)
+    monkeypatch.setattr(policy_cache_module, "parse_spec", fail)
     other = Service(store)
     other.policy_cache.refresh()
     assert other.policy_cache.names() == ("feed",)

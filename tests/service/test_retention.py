@@ -114,7 +114,7 @@ def test_late_events_stay_in_the_store(
 
 
 @pytest.mark.parametrize("point", ["written", "renamed", "deleted"])
-def test_a_death_at_any_point_is_mended_by_the_next_run(
+def test_the_next_run_completes_a_killed_run(
     learning: Service, sent: list[dict[str, Any]], retention: Retention, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Death(BaseException):

@@ -132,7 +132,7 @@ def test_a_round_can_end_by_its_exposures(
     service.shutdown()
 
 
-def test_one_studys_trouble_is_logged_and_holds_up_no_other(
+def test_an_error_of_one_study_is_logged_and_delays_no_other(
     timed: Service, clocks: Clocks, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed.create({**document, "name": "zebra", "learner": "algorithm1", "guardrails": []}, who="ann", seed=7)
@@ -155,7 +155,7 @@ def test_one_studys_trouble_is_logged_and_holds_up_no_other(
     assert sum(scheduler.tick() for _ in range(60)) == 1
 
 
-def test_a_long_close_does_not_keep_the_board_from_hearing_of_a_pause(
+def test_a_long_close_does_not_delay_a_pause_in_the_policy_cache(
     timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Service(timed.store, clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)

@@ -153,7 +153,7 @@ def test_a_check_creates_nothing(service: Service, sourced: Document, lake: Path
     assert service.studies() == []
 
 
-def test_a_failing_source_is_seen_until_it_is_mended(service: Service, sourced: Document, lake: Path) -> None:
+def test_a_failing_source_is_reported_until_it_works(service: Service, sourced: Document, lake: Path) -> None:
     service.create(sourced, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     assert service.show("feed").source_problem is None

@@ -58,7 +58,7 @@ def test_the_same_seed_brings_the_same_visits(application: SimulatedApplication)
     assert (one.unit == two.unit).all()
 
 
-def test_a_good_mood_raises_the_goal_of_all_alike(application: SimulatedApplication) -> None:
+def test_a_common_swing_raises_the_goal_of_all_candidates(application: SimulatedApplication) -> None:
     measure = next(iter(application.measures.values()))
     for candidate in (application.baseline, 0):
         calm, merry = (

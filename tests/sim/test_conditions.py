@@ -9,7 +9,7 @@ from pasto.errors import OptionError
 from pasto.sim import Conditions
 
 
-def test_smooth_traffic_is_left_alone() -> None:
+def test_smooth_traffic_raises_no_alarm() -> None:
     late, lost = Conditions().draw_delays(100, np.random.default_rng(1))
     assert not late.any()
     assert not lost.any()

@@ -58,7 +58,7 @@ def test_the_bootstrap_error_is_about_the_delta_methods() -> None:
     np.testing.assert_allclose(gains.error[0], delta, rtol=0.1)
 
 
-def test_without_any_gap_there_is_no_gain_to_speak_of() -> None:
+def test_without_a_gap_there_is_no_gain() -> None:
     gains = relative_gain(_trace([[0.5], [0.7]], optimum=[1.0, 1.0], single=[1.0, 1.0]))
     assert np.isnan(gains.mean).all()
     assert not np.isfinite(gains.ratio).any()

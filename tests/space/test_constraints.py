@@ -70,7 +70,7 @@ def test_agrees_with_pythons_own_arithmetic(left: str, right: str, sign: str, po
     assert constraint.holds(columns).tolist() == [expected]
 
 
-def test_rounding_is_forgiven_and_whole_units_are_not() -> None:
+def test_rounding_errors_are_accepted_and_whole_units_are_not() -> None:
     tenths = read("a + b <= 0.3")
     assert tenths.holds({"a": np.array([0.1, 0.1]), "b": np.array([0.2, 0.200001])}).tolist() == [True, False]
     micros = Constraint.parse("a + b <= 100_000_000_000", {"a": (0, 1e11), "b": (0, 1e11)})
@@ -109,7 +109,7 @@ def test_rounding_is_forgiven_and_whole_units_are_not() -> None:
         ("a == 2e6", "exactly 2e[+]06 is asked"),
     ],
 )
-def test_refusals_name_the_cure(text: str, message: str) -> None:
+def test_refusals_name_the_fix(text: str, message: str) -> None:
     with pytest.raises(SpaceError, match=message):
         read(text)
 

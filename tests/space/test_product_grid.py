@@ -96,7 +96,7 @@ def test_too_many_stop_early_with_what_is_known() -> None:
         pasto.grid(a=itertools.count())
 
 
-def test_gives_up_on_riddles_that_bounds_cannot_solve(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enumeration_stops_on_constraints_that_bounds_cannot_solve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(product_grid, "_EFFORT", 1_000)
     with pytest.raises(SpaceError, match="gave up after trying"):
         pasto.grid("2*a + 2*b + 2*c == 51", dict.fromkeys("abc", range(26)))

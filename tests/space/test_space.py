@@ -133,7 +133,7 @@ def test_ranges_are_tightened_before_drawing(monkeypatch: pytest.MonkeyPatch) ->
     assert len(space.sobol(21)) == 21
 
 
-def test_equality_among_reals_is_refused_with_the_cure() -> None:
+def test_equality_among_reals_is_refused_with_the_fix() -> None:
     space = Space("a + b == 1", a=(0, 1), b=(0, 1))
     for draw in (lambda: space.sobol(4), lambda: space.sample(4, np.random.default_rng(0))):
         with pytest.raises(

@@ -95,7 +95,7 @@ def test_it_is_open_once(tmp_path: Path, opened: Opened) -> None:
     assert len(opened(str(tmp_path)).list_studies()) == 1
 
 
-def test_a_lock_left_by_a_dead_process_does_not_bar_the_way(tmp_path: Path, opened: Opened) -> None:
+def test_a_lock_of_a_dead_process_does_not_block_others(tmp_path: Path, opened: Opened) -> None:
     code = f"import os\nfrom pasto.store import open_store\nopen_store({str(tmp_path)!r})\nos.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     assert opened(str(tmp_path)).list_studies() == []

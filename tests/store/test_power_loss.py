@@ -229,7 +229,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, count: int) -> None:
         assert crash(folder, limit) == (set(), []), f"the power failed after {limit} operations"
 
 
-def test_the_disk_here_is_cruel_enough(tmp_path: Path) -> None:
+def test_the_simulated_disk_loses_unsynced_writes(tmp_path: Path) -> None:
     lost = 0
     for limit in points(tmp_path, 20):
         folder = tmp_path / str(limit)

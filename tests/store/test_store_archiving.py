@@ -96,7 +96,7 @@ def test_counts_of_old_policies_are_merged(store: Store) -> None:
     assert [tuple(row) for row in rows] == [(-2, 6), *((version, 2) for version in range(4, policies + 1))]
 
 
-def test_a_backup_remembers_archived_ids_and_goes_on_behind_them(
+def test_a_backup_contains_archived_ids_and_continues_after_them(
     store: Store, tmp_path: Path, opened: Callable[[str], Store], address: str, request: pytest.FixtureRequest
 ) -> None:
     study = filled(store)

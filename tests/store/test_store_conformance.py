@@ -416,7 +416,7 @@ def test_many_writers_at_once_keep_everything_once(store: Store, study: StudyRow
 
 
 @pytest.mark.parametrize("wrong", [{"version": 2**80}, {"unit": "\ud800"}, {"unit": None}, {"source": object()}])
-def test_one_bad_batch_does_not_harm_its_neighbours(store: Store, study: StudyRow, wrong: dict[str, Any]) -> None:
+def test_one_bad_batch_does_not_affect_others(store: Store, study: StudyRow, wrong: dict[str, Any]) -> None:
     started, go_on = threading.Event(), threading.Event()
 
     def hold(*_: object) -> None:

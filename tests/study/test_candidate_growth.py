@@ -24,7 +24,7 @@ def test_the_best_point_lies_in_the_space_and_near_the_peak(seed: int) -> None:
     assert worth > -0.02
 
 
-def test_the_search_goes_on_from_the_leading_candidates() -> None:
+def test_the_search_continues_from_the_leading_candidates() -> None:
     needle: dict[str, Value] = {"a": 0.123456, "b": 0.654321, "depth": 3, "size": 4, "mode": "careful"}
     target = SPACE.features([needle])
     row, _ = find_best_point(

@@ -148,7 +148,7 @@ def test_growth_ends_at_the_most_points(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(study.candidates) == 14
 
 
-def test_a_study_restored_in_the_middle_goes_on_bit_for_bit() -> None:
+def test_a_study_restored_in_the_middle_continues_bit_for_bit() -> None:
     world = peaks()
     study = pasto.Study(world.space, world.objective, learner="thompson", seed=5)
     played(study, world, 3, seed=1)
@@ -174,6 +174,6 @@ def test_a_baseline_outside_the_space_is_refused() -> None:
 
 
 @pytest.mark.parametrize("learner", ["algorithm1", Thompson(structure="independent")])
-def test_other_learners_are_refused_with_the_cure(learner: str | Thompson) -> None:
+def test_other_learners_are_refused_with_the_fix(learner: str | Thompson) -> None:
     with pytest.raises(UnsupportedError, match=r"learner='thompson'.*space\.sobol"):
         pasto.Study(pasto.Space(a=(0, 1)), pasto.maximize("x"), learner=learner)

@@ -106,7 +106,7 @@ def test_a_restart_in_mid_study_changes_nothing(learner: Make) -> None:
 
 
 @every_learner
-def test_a_copy_goes_on_like_the_study_and_changes_nothing_in_it(learner: Make) -> None:
+def test_a_copy_continues_like_the_study_and_changes_nothing_in_it(learner: Make) -> None:
     study = build(learner)
     teach(study, 7)
     open_assignments = study.ask(4)

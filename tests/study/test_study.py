@@ -331,7 +331,7 @@ def test_equal_seeds_equal_studies_and_no_seed_fresh_ones() -> None:
     assert ids(None) != ids(None)
 
 
-def test_every_refusal_is_one_of_ours() -> None:
+def test_every_refusal_is_an_error_of_the_library() -> None:
     for kind in (
         AlreadyAnsweredError,
         InputError,

@@ -108,7 +108,7 @@ def test_rounds_of_another_engine_are_compared_but_for_their_last_digits(
         assert (found.first_difference.round, found.first_difference.what) == (2, "measurement")
 
 
-def test_a_restart_in_mid_study_goes_on_bit_for_bit(
+def test_a_restart_in_mid_study_continues_bit_for_bit(
     tmp_path: Path, document: dict[str, Any], world: World, send: Send
 ) -> None:
     checksums = []
@@ -201,7 +201,7 @@ def test_a_pause_loses_no_round(service: Service, document: dict[str, Any], worl
     assert service.replay("feed").identical
 
 
-def test_learners_that_fail_do_not_wedge_a_study(
+def test_learners_that_fail_do_not_block_a_study(
     service: Service, document: dict[str, Any], world: World, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _lives(service, document)

@@ -136,7 +136,9 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
         assert service.show("feed").state == "learning"
 
 
-def test_a_study_of_equals_is_left_alone(running: ServiceProcess, heard: tuple[list[dict[str, Any]], str]) -> None:
+def test_a_study_of_equal_candidates_raises_no_alarm(
+    running: ServiceProcess, heard: tuple[list[dict[str, Any]], str]
+) -> None:
     with Client(running.url, study="feed", cache=None) as client:
         assert client.wait_until_ready(60)
         crowd = Crowd(running, client)

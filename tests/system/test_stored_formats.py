@@ -55,7 +55,7 @@ def test_a_store_of_close_format_1_is_read(upgraded: Service) -> None:
     upgraded.shutdown()
 
 
-def test_a_store_of_close_format_1_replays_and_goes_on(upgraded: Service) -> None:
+def test_a_store_of_close_format_1_replays_and_continues(upgraded: Service) -> None:
     assert write_record(upgraded.replay("feed")) == {"identical": True, "rounds": 10, "first_difference": None}
     assert upgraded.close_round("feed", who="ann").interim_units == 36
     upgraded.change("feed", "archive", who="ann")
@@ -110,7 +110,7 @@ def test_a_study_with_policies_of_format_1_is_shown_and_replayed(format_1: Servi
         assert report["confirmation"]["units"].keys() == {"blend", "best_single", "control"}
 
 
-def test_studies_with_policies_of_format_1_go_on(format_1: Service) -> None:
+def test_studies_with_policies_of_format_1_continue(format_1: Service) -> None:
     for name in ("learns", "confirms"):
         send_users(format_1, name, 12)
     format_1.close_round("learns", who="ann")

@@ -121,7 +121,7 @@ class Pages:
         return json_response(found, headers=NO_STORE)
 
     async def tradeoff(self, call: HttpRequest, session: Session) -> HttpResponse:
-        """Singles, blend and curve at the limits asked for, in JSON."""
+        """Return single candidates, blend and curve at the requested limits, in JSON."""
         limits, across = _limits(call)
         name = call.path("name")
 
@@ -163,7 +163,7 @@ def _parts(spec: StudySpec) -> set[str]:
 
 
 def _limits(call: HttpRequest) -> tuple[dict[int, float], int]:
-    """Limits by the guardrail's place, and which guardrail the picture is drawn across."""
+    """Return limits by the guardrail's place, and the guardrail on the chart's axis."""
     sent = call.query("across", *(f"at{place}" for place in range(64)))
     found = {}
     for name, text in sent.items():

@@ -10,7 +10,7 @@ from pasto_research.bench.round_cost import measure
 from pasto_research.bench.safe_exploration import travel
 
 
-def test_a_budget_is_seldom_broken_and_learning_goes_on() -> None:
+def test_a_budget_is_seldom_broken_and_learning_continues() -> None:
     guarded = travel(guarded=True, studies=3, rounds=60, sigma=0.5, seed=5)
     free = travel(guarded=False, studies=3, rounds=60, sigma=0.5, seed=5)
     assert guarded.broken <= 0.08

@@ -134,7 +134,7 @@ def test_guardrail_monitors_rarely_give_false_alarms(kind: str, guardrails: int)
 
 
 @pytest.mark.parametrize("control", [0.1, 0.5])
-def test_breakers_know_that_the_control_is_noisy(control: float) -> None:
+def test_guardrail_monitors_include_the_noise_of_the_control(control: float) -> None:
     assert alarms("normal", STUDIES, control=control).tripped <= 0.05 + errors(0.05)
 
 
@@ -148,7 +148,7 @@ def test_without_a_cap_or_a_range_the_monitor_gives_false_alarms() -> None:
 
 
 @pytest.mark.parametrize(("drop", "limit"), [(0.1, 8.0), (0.05, 20.0)])
-def test_breakers_find_harm(drop: float, limit: float) -> None:
+def test_guardrail_monitors_find_harm(drop: float, limit: float) -> None:
     found = alarms("normal", STUDIES, drop=drop)
     assert found.tripped >= 0.99
     assert found.rounds <= limit

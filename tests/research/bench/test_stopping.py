@@ -24,7 +24,7 @@ SMALL = StoppingWorld("small", lambda seed: AskedStudy(uniform(0.1, candidates=8
 HARD = StoppingWorld("hard", lambda seed: AskedStudy(uniform(0.1, candidates=20, hard=True), seed), rounds=25)
 
 
-def test_a_study_stops_and_goes_on_for_comparison() -> None:
+def test_a_study_stops_and_continues_for_comparison() -> None:
     study = run_study(SMALL, seed=3)
     assert study.is_stopped
     assert 1 <= study.stop < 30

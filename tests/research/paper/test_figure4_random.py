@@ -17,7 +17,7 @@ def outcome() -> Outcome:
     return paper.run("synthetic-b", runs=40, rounds=100, seed=1)
 
 
-def test_fewer_runs_go_on_for_longer(outcome: Outcome) -> None:
+def test_fewer_runs_continue_for_longer(outcome: Outcome) -> None:
     assert outcome.settings["long runs"] == 2
     assert outcome.settings["long rounds"] == 1_000
     for sigma in ("0.1", "0.5", "1"):

@@ -193,7 +193,7 @@ def test_events_that_come_by_kafka(
     assert firing(before, site.scrape()) == alerts
 
 
-def test_a_study_that_cannot_be_read_silences_no_other(site: Site) -> None:
+def test_a_study_that_cannot_be_read_hides_no_other(site: Site) -> None:
     document = {**read_document(EXAMPLE, "yaml"), "name": "other"}
     site.service.create(document, who="ann", seed=1)
     site.service.change("other", "start", who="ann")
@@ -204,7 +204,7 @@ def test_a_study_that_cannot_be_read_silences_no_other(site: Site) -> None:
     assert looked(site) == {"PastoStudyUnreadable"}
 
 
-def test_a_disk_that_cannot_be_asked_silences_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_disk_hides_no_metric(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(folder: Path) -> None:
         raise OSError("input/output error")
 
@@ -233,7 +233,7 @@ def test_a_node_that_has_lost_its_store(site: Site, monkeypatch: pytest.MonkeyPa
     assert looked(site) == {"PastoPolicyStale"}
 
 
-def test_a_breaker_that_trips(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guardrail_pause_raises_an_alert(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site.service, "guardrail_severities", lambda row: {"like_rate": 1})
     assert looked(site) == set()
     monkeypatch.setattr(site.service, "guardrail_severities", lambda row: {"like_rate": 2})

@@ -138,7 +138,7 @@ def test_what_makes_no_key(store: Store, name: str, scopes: list[str], expires_i
     assert store.list_keys() == []
 
 
-def test_keys_are_blotted_out_wherever_they_stand(store: Store) -> None:
+def test_keys_are_removed_from_every_log_line(store: Store) -> None:
     key = ApiKeys(store).create("web", ["read"]).key
     text = redact(f"Authorization: Bearer {key}; {key!r}")
     assert key.split("_")[2] not in text

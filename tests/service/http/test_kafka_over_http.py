@@ -71,7 +71,7 @@ def free(folder: Path) -> bool:
 
 
 @pytest.mark.services
-def test_a_service_reads_topics_and_goes_on_where_it_left_off(
+def test_a_service_reads_topics_and_continues_from_its_last_offset(
     producer: Producer, tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pasto.service.kafka.RECONNECT_SECONDS", 0.1)

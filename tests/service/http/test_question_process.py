@@ -73,7 +73,7 @@ def test_a_question_that_kills_every_process_is_asked_to_come_back(process: Ques
     assert computed_in(process) == process.pid
 
 
-def test_a_stuck_process_is_ended(process: QuestionProcess, tmp_path: Path) -> None:
+def test_a_hanging_process_is_killed(process: QuestionProcess, tmp_path: Path) -> None:
     file = tmp_path / "computing"
     with pytest.raises(TimeoutError):
         process.compute(partial(compute_without_end, file=str(file)), 0.5)

@@ -139,7 +139,7 @@ def test_a_file_that_is_lost_under_the_service_acknowledges_nothing(serve: Serve
     assert str(tmp_path) not in ready.text
 
 
-def test_a_file_that_is_put_back_goes_on(serve: Serve, tmp_path: Path) -> None:
+def test_a_file_that_is_put_back_continues(serve: Serve, tmp_path: Path) -> None:
     site = started(serve, tmp_path)
     (tmp_path / "pasto.db").rename(tmp_path / "away")
     assert send(site, "second").status_code == 503

@@ -218,7 +218,7 @@ def test_waiting_ends_with_the_time_and_with_the_change(serve: Serve) -> None:
     assert found == {site.client.get(POLICY).headers["etag"]} != {tag}
 
 
-def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_its_store_confirms_no_policy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     site = serve()
     site.study()
     policy_cache, path = site.running.service.policy_cache, "/v1/studies/feed/policy"
@@ -230,7 +230,7 @@ def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monke
     with monkeypatch.context() as patch:
         patch.setattr(site.running.service.store, "read_generations", lost)
         site.until(lambda: policy_cache.silence > 0)
-        assert site.client.get(path, headers=tag).status_code == 304  # a failed read is no new version
+        assert site.client.get(path, headers=tag).status_code == 304  # a failed read is not a new version
         patch.setattr(policies, "MAX_STORE_SILENCE_SECONDS", 0.0)
         for headers in ({}, tag):
             answer = site.client.get(path, headers=headers)
@@ -357,7 +357,7 @@ def test_events_come_in_every_form(serve: Serve) -> None:
     assert site.client.post(EVENTS, json=batch(12)).json() == {"accepted": 2, "duplicates": 10, "rejected": []}
 
 
-def test_a_bad_event_spoils_no_other_and_an_invalid_batch_is_reported(serve: Serve) -> None:
+def test_a_bad_event_rejects_no_other_and_an_invalid_batch_is_reported(serve: Serve) -> None:
     site = serve()
     site.study()
     mixed = [*batch(2), {"type": "metric", "id": "bad", "unit": "ann", "name": "nothing"}]

@@ -81,7 +81,7 @@ def test_a_weighted_goal_adds_the_ends_of_its_parts(spec: Callable[..., StudySpe
     assert judge_confirmation(weighted, make_lifts(x=(0.03, 0.2), y=(0.0, 0.1)), None).goal.state == "unclear"
 
 
-def test_units_that_went_astray_confirm_nothing(spec: Callable[..., StudySpec]) -> None:
+def test_a_sample_ratio_mismatch_confirms_nothing(spec: Callable[..., StudySpec]) -> None:
     mismatch = SampleRatioReport(True, 1e-9, None, {})
     verdict = judge_confirmation(spec(), make_lifts(x=(0.01, 0.2), y=(0.0, 0.1)), mismatch)
     assert verdict.state == "inconclusive"

@@ -141,7 +141,7 @@ def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make
     assert place.service.replay("feed").identical
 
 
-def test_a_restart_goes_on_with_the_same_evidence(playground: Make) -> None:
+def test_a_restart_continues_with_the_same_evidence(playground: Make) -> None:
     one, two = playground(), playground()
     for place in (one, two):
         for _ in range(3):
@@ -170,7 +170,7 @@ def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Ma
 
 
 @pytest.mark.parametrize("what", ["verdict", "trip"])
-def test_replay_finds_a_breaker_that_was_changed(playground: Make, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_replay_finds_a_changed_guardrail_verdict(playground: Make, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     place = playground()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
@@ -224,7 +224,7 @@ def test_verdicts_of_another_method_are_reported_as_recorded(playground: Make, m
     assert write_record(place.service.replay("feed")) == {**expected, "rounds": tripped + 2}
 
 
-def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
+def test_a_guardrail_without_a_verdict_does_not_keep_a_round_open(
     playground: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any) -> None:
@@ -277,7 +277,7 @@ def swing(hour: float) -> float:
 
 
 @pytest.mark.parametrize(("control", "judged"), [("20%", "control"), ("0%", "days")])
-def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
+def test_a_floor_in_own_units_does_not_trip_when_the_common_level_swings(
     playground: Make, control: str, judged: str
 ) -> None:
     place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}], traffic={"control": control})

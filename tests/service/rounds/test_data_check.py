@@ -123,7 +123,7 @@ def test_a_round_without_events_is_held_back(begin: Callable[..., Service], kind
     assert replayed(service)
 
 
-def test_the_study_goes_on_and_learns_the_round_once_its_events_are_there(begin: Callable[..., Service]) -> None:
+def test_the_study_continues_and_learns_the_round_once_its_events_are_there(begin: Callable[..., Service]) -> None:
     service = begin()
     send(service, ("exposure",))
     close(service)

@@ -108,7 +108,7 @@ def test_a_round_that_cannot_be_learned_again_leaves_the_others(monkeypatch: pyt
     assert (better.problems, better.study.correctable) == ((), (0, 1, 2))
 
 
-def test_a_study_whose_anchor_is_lost_goes_on_without_corrections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_without_its_correction_state_continues_without_corrections(monkeypatch: pytest.MonkeyPatch) -> None:
     learned = initial_update(study())
     for number in (1, 2):
         learned = update_learner(learned, [lesson(number, 5)], Correction(ended=False, final=0))
@@ -123,9 +123,7 @@ def test_a_study_whose_anchor_is_lost_goes_on_without_corrections(monkeypatch: p
 
 
 @pytest.mark.parametrize("trouble", [MemoryError, OSError])
-def test_trouble_of_the_machine_is_no_reason_to_lose_a_round(
-    monkeypatch: pytest.MonkeyPatch, trouble: type[Exception]
-) -> None:
+def test_a_machine_error_does_not_lose_a_round(monkeypatch: pytest.MonkeyPatch, trouble: type[Exception]) -> None:
     learned = update_learner(initial_update(study()), [lesson(1, 5)], Correction(final=0))
 
     def failing(*given: Any, **named: Any) -> None:

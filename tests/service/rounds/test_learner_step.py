@@ -59,7 +59,9 @@ def test_a_round_without_units_of_the_learner_teaches_nothing(
     assert (after.study.rounds, after.study.policy.version) == (0, 1)
 
 
-def test_a_learner_that_cannot_learn_keeps_its_state_and_goes_on(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learner_that_cannot_learn_keeps_its_state_and_continues(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = initial_update(study)
     good = update_learner(start, [_lesson(2, 0)])
 

@@ -202,7 +202,7 @@ def test_three_ways_to_say_what_may_be_served() -> None:
     assert len(limited.candidates) == 5
 
 
-def test_contrasts_are_learned_where_a_control_can_bear_it() -> None:
+def test_contrasts_are_learned_if_the_control_is_large_enough() -> None:
     def contrast(**fields: Any) -> str | None:
         learner = parse_spec(study(**fields)).learner
         assert isinstance(learner, Thompson)

@@ -119,7 +119,7 @@ def test_a_stored_study_is_displayed_with_the_current_words(service: Service) ->
 
 
 @pytest.mark.parametrize("name", ["feed", "ads", "paper"])
-def test_a_stored_study_replays_and_goes_on(service: Service, name: str) -> None:
+def test_a_stored_study_replays_and_continues(service: Service, name: str) -> None:
     before = service.replay(name)
     assert before.identical, before
     service.close_round(name, who="ann")

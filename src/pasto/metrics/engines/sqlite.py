@@ -222,7 +222,7 @@ def _whole(text: str) -> Places:
 
 
 def _reader(column: Column) -> Callable[[str], FloatArray]:
-    """Reads an event's number off its fields, and its key if it has one; what is text, or not there, is NaN."""
+    """Read an event's number from its fields, and its key if it has one; text or a missing number is NaN."""
     names = [name for name in (column.value, column.by) if name is not None]
     decode, picks = _picking(names)
 

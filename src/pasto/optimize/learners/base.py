@@ -248,7 +248,7 @@ def build_form(problem: LearningProblem, truth: FloatArray, fallback: FloatArray
 
 
 def clip_to_ranges(form: NormalForm, samples: FloatArray) -> FloatArray:
-    """Truths (..., metrics, candidates) cut back to the ranges that a utility is known on; others as they are."""
+    """Clip true means (..., metrics, candidates) to the ranges of the utility; others stay unchanged."""
     if not isinstance(form.goal, UtilityGoal):
         return samples
     clipped = samples.copy()

@@ -78,7 +78,7 @@ State = TypeVar("State", bound=MirrorAscentState)
 
 
 def smoothed(log_weights: FloatArray, floor: float) -> FloatArray:
-    """p = (1 − ε) w/|w| + ε/K, from ln w.
+    """Return p = (1 − ε) w/|w| + ε/K, from ln w.
 
     >>> import numpy as np
     >>> smoothed(np.log(np.array([3.0, 1.0])), 0.2)
@@ -140,7 +140,7 @@ class MirrorAscent(Generic[State]):
         return began
 
     def propose(self, problem: LearningProblem, state: State, rng: np.random.Generator | None = None) -> FloatArray:
-        """p_t: the weights, smoothed by the round's floor; no randomness is needed."""
+        """Return p_t: the weights, smoothed by the round's floor, without randomness."""
         return smoothed(state.log_weights, self.floor.at(state.rounds + 1))
 
     def learn(self, problem: LearningProblem, state: State, round: RoundResult) -> State:
@@ -160,11 +160,11 @@ class MirrorAscent(Generic[State]):
         state.log_weights -= state.log_weights.max(axis=-1, keepdims=True)
 
     def gradient(self, state: State, round: RoundResult, form: NormalForm) -> FloatArray:
-        """g_t, (..., candidates)."""
+        """Return g_t, (..., candidates)."""
         raise NotImplementedError
 
     def pace(self, problem: LearningProblem) -> Schedule:
-        """γ as a schedule."""
+        """Return γ as a schedule."""
         if isinstance(self.step, Schedule):
             return self.step
         return constant(0.1 / len(problem.names) if self.step is None else self.step)
@@ -187,7 +187,7 @@ class MirrorAscent(Generic[State]):
         raise UnsupportedError(f"learner {self.name!r} cannot take new candidates in mid-study; learner='thompson' can")
 
     def answer(self, problem: LearningProblem, state: State) -> Blend:
-        """p̄_T, the mean of the policies served, at the metrics it is estimated to have."""
+        """Return p̄_T, the mean of the served policies, with its estimated metrics."""
         return summarize_blend(
             state.served / state.rounds,
             self.means(state),

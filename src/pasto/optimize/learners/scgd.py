@@ -41,7 +41,7 @@ class Scgd(MirrorAscent[ScgdState]):
         return state
 
     def gradient(self, state: ScgdState, round: RoundResult, form: NormalForm) -> FloatArray:
-        """g_t = Ûᵀ ∇f(y), after y has moved toward Û p_t."""
+        """Return g_t = Ûᵀ ∇f(y), after y has moved toward Û p_t."""
         sample = round.sample
         columns = sample.columns
         drawn = np.take_along_axis(round.served, sample.candidates, axis=-1)

@@ -57,7 +57,7 @@ def test_the_seed_decides_everything() -> None:
     assert (first != other).any()
 
 
-def test_a_training_cut_short_goes_on_to_the_same_end(tmp_path: Path) -> None:
+def test_a_training_cut_short_continues_to_the_same_end(tmp_path: Path) -> None:
     known, _ = tastes()
     settings = MultVaeSettings(hidden=(8, 4), epochs=6, patience=6, seed=5)
     complete = train(known, known, settings)

@@ -31,7 +31,7 @@ def test_folds_of_a_split_are_disjoint_and_of_equal_size(folds: int, count: int,
         assert sum(members).bit_count() == size * folds
 
 
-def test_a_split_measures_as_a_round_of_the_crowd_does() -> None:
+def test_a_split_measures_as_a_round_of_all_users_does() -> None:
     some, chosen = user_sample(), np.array([0, 1, 2, 1])
     rng = np.random.default_rng(1)
     splits = Splits.of(some, folds=4, count=3_000, rng=rng)
@@ -50,7 +50,7 @@ def test_the_number_of_splits_held_at_once_changes_nothing() -> None:
     np.testing.assert_allclose(piecewise, complete, atol=1e-6)
 
 
-def test_a_repeat_goes_on_as_it_began_however_long_it_is_run() -> None:
+def test_a_repeat_continues_as_it_began_however_long_it_is_run() -> None:
     soft = pasto.maximize("x").keep("y", at_least=0.5, penalty=5.0)
     short = learn_by_algorithm1(user_sample(), soft, repeats=2, rounds=2_100, marks=(2_000,))
     long = learn_by_algorithm1(user_sample(), soft, repeats=2, rounds=3_200, marks=(2_000, 2_100))

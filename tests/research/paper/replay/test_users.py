@@ -65,7 +65,7 @@ def test_errors_are_pooled_over_folds_and_rounds() -> None:
     assert (Pool().add(np.zeros((3, 1))) > 0).all()
 
 
-def test_both_learners_find_the_blend_on_an_easy_crowd() -> None:
+def test_both_learners_find_the_blend_for_easy_users() -> None:
     some = user_sample()
     hard = learn_by_default(some, OBJECTIVE, pasto.grid(a=[0, 1, 2]), repeats=2, rounds=15, marks=(5,))
     assert hard.marks == (5, 15)
