@@ -52,7 +52,7 @@ NAMES = [*POLICY.named, "not served"]
 
 
 def assigned(seed: int = 5) -> list[tuple[str, str]]:
-    """Units with the candidate that a platform with a hash of its own gave them."""
+    """Return units with the candidate that a platform with its own hash gave them."""
     rng = random.Random(seed)
     letters = "äßπ漢字🙂é'\"\\ %:$?x"
     return [

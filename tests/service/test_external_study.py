@@ -40,7 +40,7 @@ def send(service: Service, *events: dict[str, Any]) -> dict[str, Any]:
 
 
 def platform_events(service: Service, users: int, followed: Weights = dict) -> list[dict[str, Any]]:
-    """Events of users that a platform with its own generator divides, by the exported shares or by others."""
+    """Return events of users that a platform with its own generator divides, by the exported shares or by others."""
     exported = service.export("feed", "json")
     version = exported["metadata"]["policy_version"]
     values = {candidate["name"]: candidate["values"] for candidate in exported["candidates"]}
