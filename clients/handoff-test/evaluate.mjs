@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { FlagdCore, MemoryStorage } from "@openfeature/flagd-core";
 import { GrowthBook } from "@growthbook/growthbook";
 
-const { flagd, growthbook, flag, parameter, units } = JSON.parse(readFileSync(0, "utf8"));
+const { flagd, growthbook, flag, parameter, units, attributes } = JSON.parse(readFileSync(0, "utf8"));
 const silent = { error() {}, warn() {}, info() {}, debug() {} };
 
 const storage = new MemoryStorage(silent);
@@ -16,10 +16,10 @@ const counts = { flagd: {}, growthbook: {} };
 const differences = [];
 const count = (platform, name) => (counts[platform][name] = (counts[platform][name] ?? 0) + 1);
 for (const unit of units) {
-  const context = { targetingKey: unit };
+  const context = { targetingKey: unit, ...attributes };
   const details = core.resolveObjectEvaluation(flag, {}, context);
   const alone = core.resolveNumberEvaluation(single, -1, context);
-  count("flagd", details.variant);
+  count("flagd", details.reason === "TARGETING_MATCH" ? details.variant : "takes no part");
   if (details.value[parameter] !== alone.value || details.variant !== alone.variant) differences.push(unit);
 }
 const missing = core.resolveObjectEvaluation(flag, {}, {});
@@ -30,10 +30,10 @@ const features = new GrowthBook({
 });
 features.initSync({ payload: growthbook });
 for (const unit of units) {
-  await features.setAttributes({ id: unit });
+  await features.setAttributes({ id: unit, ...attributes });
   const result = features.evalFeature(flag);
   const alone = features.evalFeature(single);
-  count("growthbook", result.experimentResult?.key ?? result.source);
+  count("growthbook", result.experimentResult?.key ?? "takes no part");
   if (result.value[parameter] !== alone.value) differences.push(unit);
 }
 await features.setAttributes({});

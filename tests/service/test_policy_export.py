@@ -17,8 +17,11 @@ from pasto.service.policy_export import (
     describe_policy,
     to_flagd,
     to_growthbook,
+    to_json,
 )
 from pasto.service.service import Service
+from pasto_sdk.enrolment import AudienceCondition, EnrolmentSlice
+from pasto_sdk.policy import publish_policy
 
 
 def export_of(shares: dict[str, float], *, values: dict[str, dict[str, Any]] | None = None) -> PolicyExport:
@@ -80,6 +83,46 @@ def test_a_parameter_of_several_types_has_no_flag_of_its_own() -> None:
     values: dict[str, dict[str, Any]] = {"a": {"w": 1, "x": 0}, "b": {"w": "auto", "x": 0.5}}
     document = to_flagd(export_of({"a": 0.5, "b": 0.5}, values=values))
     assert document["flags"].keys() == {"feed", "feed.x"}
+
+
+def partial_export() -> PolicyExport:
+    """Return an export for an audience, in a layer whose first half belongs to another study."""
+    policy = publish_policy(
+        study="feed",
+        version=3,
+        round=3,
+        state="learning",
+        mode="shuffled",
+        salt="feed/3",
+        candidates={0: ("a", {"w": 0}), 1: ("b", {"w": 1})},
+        baseline=0,
+        shares=[("control", 0, 0.5), ("learner", 1, 0.5)],
+        valid_from=0,
+        expires_after=60,
+        enrolment=[EnrolmentSlice("layer", "layer/home", 2**52, 2**53), EnrolmentSlice("ramp", "feed", 0, 2**50)],
+        audience=[AudienceCondition("country", "in", ("de", "at")), AudienceCondition("tenure", ">=", (7.0,))],
+    )
+    return describe_policy(policy)
+
+
+def test_units_that_take_no_part_are_left_out_in_each_format() -> None:
+    exported = partial_export()
+    split = to_flagd(exported)["$evaluators"]["feed"]["if"][0]["and"]
+    assert split[1:3] == [
+        {"in": [{"var": "country"}, ["de", "at"]]},
+        {"and": [{"!==": [{"var": "tenure"}, None]}, {">=": [{"var": "tenure"}, 7]}]},
+    ]
+    assert split[3]["==="][0]["fractional"][1:] == [["before", 500_000], ["in", 500_000]]
+    assert split[4]["==="][0]["fractional"][1:] == [["in", 125_000], ["after", 875_000]]
+    (rule,) = to_growthbook(exported)["features"]["feed"]["rules"]
+    assert rule["condition"] == {"$and": [{"country": {"$in": ["de", "at"]}}, {"tenure": {"$gte": 7}}]}
+    assert [(part["seed"], part["ranges"]) for part in rule["filters"]] == [
+        ("layer/home", [[0.5, 1.0]]),
+        ("feed", [[0.0, 0.125]]),
+    ]
+    plain = to_json(exported)
+    assert plain["enrolment"][1] == {"kind": "ramp", "seed": "feed", "from": 0.0, "until": 0.125}
+    assert plain["audience"][1] == {"attribute": "tenure", "operator": ">=", "values": [7]}
 
 
 def test_attributes_are_those_that_were_asked_for() -> None:

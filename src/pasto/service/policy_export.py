@@ -16,6 +16,7 @@ from pasto.errors import LifecycleError, OptionError
 from pasto.service.policy_builder import freeze_blend
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.study_state import identity_of
+from pasto_sdk.enrolment import AudienceCondition, EnrolmentSlice
 from pasto_sdk.policy import PublishedPolicy, bucket_widths
 from pasto_sdk.policy_document import BUCKET_TOTAL, Value
 
@@ -57,6 +58,10 @@ class PolicyExport:
     baseline: ExportedCandidate
     candidates: tuple[ExportedCandidate, ...]
     """Those with a share, in the order of their indexes."""
+    slices: tuple[EnrolmentSlice, ...] = ()
+    """Slices of the units that take part; the others get the baseline."""
+    audience: tuple[AudienceCondition, ...] = ()
+    """Conditions on the attributes of the units that take part."""
     certified: bool | None = None
     """Of a blend: True if its certificate holds."""
 
@@ -100,9 +105,15 @@ class PolicyExport:
 
 
 def export_policy(
-    snapshot: StudySnapshot, format: str, part: str = "policy", attribute: str | None = None
+    snapshot: StudySnapshot,
+    last: PublishedPolicy | None,
+    format: str,
+    part: str = "policy",
+    attribute: str | None = None,
 ) -> dict[str, Any]:
     """Return the served policy of a study, or its blend, as JSON in one of FORMATS.
+
+    `last` is the last policy that the study published, also of a study that serves none any more.
 
     `attribute` is the attribute by which the platform assigns units: `targetingKey` in flagd and `id` in GrowthBook
     if it is left out.
@@ -115,19 +126,22 @@ def export_policy(
         raise OptionError(
             f"attribute must be a name of 1 to {MAX_ATTRIBUTE_CHARACTERS} printable characters, got {attribute[:80]!r}"
         )
-    exported = _read_policy(snapshot) if part == "policy" else _read_blend(snapshot)
+    exported = _read_policy(snapshot) if part == "policy" else _read_blend(snapshot, last)
     return FORMATS[format](exported, attribute)
 
 
 def to_flagd(exported: PolicyExport, attribute: str | None = None) -> dict[str, Any]:
     """Return a flag definition of flagd: one rule divides the units, and each flag refers to it.
 
-    Units without the attribute get the baseline.
+    Units without the attribute, and those that do not take part, get the baseline.
     """
     unit = {"var": attribute or "targetingKey"}
     weights = zip(exported.candidates, exported.weights(FLAGD_WEIGHTS), strict=True)
     parts = [[candidate.name, weight] for candidate, weight in weights]
-    split = {"if": [{"!!": [unit]}, {"fractional": [{"cat": [f"{exported.salt}/", unit]}, *parts]}]}
+    tests: list[dict[str, Any]] = [{"!!": [unit]}, *map(_flagd_condition, exported.audience)]
+    tests += [_flagd_slice(part, unit) for part in exported.slices]
+    takes_part = tests[0] if len(tests) == 1 else {"and": tests}
+    split = {"if": [takes_part, {"fractional": [{"cat": [f"{exported.salt}/", unit]}, *parts]}]}
     bucketing = (
         "flagd assigns units with its own hash: a unit can get another candidate than PASTO draws. Weights are parts "
         "per million."
@@ -146,6 +160,33 @@ def to_flagd(exported: PolicyExport, attribute: str | None = None) -> dict[str, 
         "$evaluators": {exported.study: split},
         "metadata": exported.metadata(bucketing, FLAGD_WEIGHTS),
     }
+
+
+def _flagd_condition(condition: AudienceCondition) -> dict[str, Any]:
+    value, wanted = {"var": condition.attribute}, _plain_values(condition)
+    if condition.operator == "in":
+        return {"in": [value, wanted]}
+    # A missing attribute would compare as 0.
+    return {"and": [{"!==": [value, None]}, {condition.operator: [value, wanted[0]]}]}
+
+
+def _flagd_slice(part: EnrolmentSlice, unit: dict[str, str]) -> dict[str, Any]:
+    """Return whether a unit is in a slice; slices of one salt that do not overlap have no unit in common here too."""
+    start, until = _slice_ends(part, FLAGD_WEIGHTS)
+    weights = {"before": start, "in": until - start, "after": FLAGD_WEIGHTS - until}
+    parts = [[name, weight] for name, weight in weights.items() if weight]
+    return {"===": [{"fractional": [{"cat": [f"{part.salt}/", unit]}, *parts]}, "in"]}
+
+
+def _slice_ends(part: EnrolmentSlice, total: int) -> tuple[int, int]:
+    """Return the ends of a slice in parts of a total; it has at least one part."""
+    start = min(round(part.start * total / BUCKET_TOTAL), total - 1)
+    return start, max(round(part.until * total / BUCKET_TOTAL), start + 1)
+
+
+def _plain_values(condition: AudienceCondition) -> list[Value]:
+    """Return the values of a condition; numbers have no fraction if they can be integers."""
+    return [int(value) if type(value) is float and value.is_integer() else value for value in condition.values]
 
 
 def to_growthbook(exported: PolicyExport, attribute: str | None = None) -> dict[str, Any]:
@@ -173,7 +214,8 @@ def to_growthbook(exported: PolicyExport, attribute: str | None = None) -> dict[
     def rule(parameter: str | None) -> dict[str, Any]:
         values = [_value(candidate, parameter) for candidate in exported.candidates]
         # GrowthBook runs no experiment with one variation.
-        return {"force": values[0]} if len(values) == 1 else {"variations": values, **experiment}
+        served = {"force": values[0]} if len(values) == 1 else {"variations": values, **experiment}
+        return {**_growthbook_guards(exported, attribute or "id"), **served}
 
     bucketing = (
         "GrowthBook assigns units with its own hash: a unit can get another candidate than PASTO draws. It has 10,000 "
@@ -189,6 +231,34 @@ def to_growthbook(exported: PolicyExport, attribute: str | None = None) -> dict[
     }
 
 
+_GROWTHBOOK_OPERATORS = {"<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte"}
+
+
+def _growthbook_guards(exported: PolicyExport, attribute: str) -> dict[str, Any]:
+    """Return the fields of a rule that keep units out that do not take part."""
+    guards: dict[str, Any] = {}
+    if exported.audience:
+        guards["condition"] = {
+            "$and": [
+                {condition.attribute: {"$in": _plain_values(condition)}}
+                if condition.operator == "in"
+                else {condition.attribute: {_GROWTHBOOK_OPERATORS[condition.operator]: _plain_values(condition)[0]}}
+                for condition in exported.audience
+            ]
+        }
+    if exported.slices:
+        guards["filters"] = [
+            {
+                "attribute": attribute,
+                "seed": part.salt,
+                "hashVersion": 2,
+                "ranges": [[end / GROWTHBOOK_BUCKETS for end in _slice_ends(part, GROWTHBOOK_BUCKETS)]],
+            }
+            for part in exported.slices
+        ]
+    return guards
+
+
 def to_json(exported: PolicyExport, attribute: str | None = None) -> dict[str, Any]:
     """Return the shares themselves, not rounded, with the salt as a seed for the platform's own hash."""
     bucketing = "A platform with another hash assigns units again: a unit can get another candidate than PASTO draws."
@@ -197,6 +267,8 @@ def to_json(exported: PolicyExport, attribute: str | None = None) -> dict[str, A
         "seed": exported.salt,
         **({} if attribute is None else {"attribute": attribute}),
         "baseline": exported.baseline.name,
+        **({"enrolment": [_slice_fields(part) for part in exported.slices]} if exported.slices else {}),
+        **({"audience": [_condition_fields(part) for part in exported.audience]} if exported.audience else {}),
         "candidates": [
             {"name": candidate.name, "values": dict(candidate.values), "share": candidate.share}
             for candidate in exported.candidates
@@ -211,6 +283,15 @@ FORMATS: Mapping[str, Callable[[PolicyExport, str | None], dict[str, Any]]] = {
     "json": to_json,
 }
 """Formats of an export by name."""
+
+
+def _slice_fields(part: EnrolmentSlice) -> dict[str, Any]:
+    start, until = part.start / BUCKET_TOTAL, part.until / BUCKET_TOTAL
+    return {"kind": part.kind, "seed": part.salt, "from": start, "until": until}
+
+
+def _condition_fields(part: AudienceCondition) -> dict[str, Any]:
+    return {"attribute": part.attribute, "operator": part.operator, "values": _plain_values(part)}
 
 
 def _kind(value: Value) -> type:
@@ -262,11 +343,16 @@ def describe_policy(policy: PublishedPolicy) -> PolicyExport:
         candidates=tuple(
             ExportedCandidate(named[index].name, named[index].values, share) for index, share in shares.items()
         ),
+        slices=policy.enrolment,
+        audience=policy.audience,
     )
 
 
-def _read_blend(snapshot: StudySnapshot) -> PolicyExport:
-    """Return the blend without a control: the frozen one, or the best so far of a study that still learns."""
+def _read_blend(snapshot: StudySnapshot, last: PublishedPolicy | None) -> PolicyExport:
+    """Return the blend without a control: the frozen one, or the best so far of a study that still learns.
+
+    It is for the audience of the study, and leaves units of a holdout out; a ramp or a layer does not limit it.
+    """
     row = snapshot.row
     if not row.version:
         raise LifecycleError(f"study {row.name!r} is {row.state} and has not learned anything; start it")
@@ -287,5 +373,7 @@ def _read_blend(snapshot: StudySnapshot) -> PolicyExport:
         valid_from=row.opened_at,
         baseline=candidates.get(base, ExportedCandidate(rows.names[base], rows[base], 0.0)),
         candidates=tuple(candidates.values()),
+        slices=() if last is None else tuple(part for part in last.enrolment if part.kind == "holdout"),
+        audience=() if last is None else last.audience,
         certified=frozen.certified,
     )

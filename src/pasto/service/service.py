@@ -394,7 +394,9 @@ class Service:
 
     def export(self, name: str, format: str, *, part: str = "policy", attribute: str | None = None) -> dict[str, Any]:
         """Return the served policy or the blend as a flag of flagd, a feature of GrowthBook, or plain JSON."""
-        return export_policy(self.policy_cache.reload(name), format, part, attribute)
+        snapshot = self.policy_cache.reload(name)
+        last = self.policy_cache.published(snapshot, snapshot.row.version) if snapshot.row.version else None
+        return export_policy(snapshot, last, format, part, attribute)
 
     def guardrail_severities(self, row: StudyRow) -> dict[str, int]:
         """Return the state of each guardrail: 0 holds, 1 warning, 2 breach."""
