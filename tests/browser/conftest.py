@@ -52,14 +52,14 @@ class WatchedPage:
 
     page: Page
     url: str
-    shots: Path
+    screenshots: Path
     label: str
     trouble: list[str] = field(default_factory=list)
 
     def go(self, path: str) -> None:
         self.page.goto(self.url + path)
 
-    def settled(self) -> None:
+    def wait_until_loaded(self) -> None:
         """Wait until nothing is loading any more."""
         self.expect(".loading").to_have_count(0, timeout=60_000)
 
@@ -69,7 +69,7 @@ class WatchedPage:
 
         return expect(self.page.locator(place))
 
-    def shoot(self, name: str, *, most: str | None = None) -> None:
+    def save_screenshot(self, name: str, *, most: str | None = None) -> None:
         """Save a screenshot of the page, or of one part of it."""
         size = self.page.viewport_size
         assert size is not None
@@ -77,7 +77,7 @@ class WatchedPage:
         if most is not None:
             end = self.page.locator(most).evaluate("each => each.getBoundingClientRect().bottom + scrollY")
             clip = {"x": 0, "y": 0, "width": size["width"], "height": round(end) + 12}
-        self.page.screenshot(path=self.shots / f"{name}-{self.label}.png", full_page=True, clip=clip)
+        self.page.screenshot(path=self.screenshots / f"{name}-{self.label}.png", full_page=True, clip=clip)
 
     def check(self) -> None:
         """Check that the page made no foreign request, opened no dialog, raised no error and does not overflow."""
@@ -125,7 +125,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder for screenshots: the one that the environment names, or one of pytest."""
     given = os.environ.get("PASTO_SCREENSHOTS")
     folder = Path(given) if given else tmp_path_factory.mktemp("screenshots")
@@ -134,7 +134,7 @@ def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def visit(chromium: Browser, shots: Path, site: Site) -> Iterator[Open]:
+def visit(chromium: Browser, screenshots: Path, site: Site) -> Iterator[Open]:
     """Return a function that opens pages, each in a browser profile of its own."""
     contexts = []
 
@@ -147,20 +147,20 @@ def visit(chromium: Browser, shots: Path, site: Site) -> Iterator[Open]:
         context.set_default_timeout(60_000)
         context.add_init_script(WATCH)
         base = site.url
-        watched = WatchedPage(context.new_page(), base, shots, label)
+        watched = WatchedPage(context.new_page(), base, screenshots, label)
         trouble = watched.trouble
 
-        def popped(dialog: Dialog) -> None:
+        def record_dialog(dialog: Dialog) -> None:
             trouble.append(f"dialog {dialog.message}")
             dialog.dismiss()
 
-        def asked(request: Request) -> None:
+        def record_request(request: Request) -> None:
             if not request.url.startswith((base + "/", "data:", "about:")):
                 trouble.append(f"request {request.url}")
 
-        watched.page.on("dialog", popped)
+        watched.page.on("dialog", record_dialog)
         watched.page.on("pageerror", lambda error: trouble.append(f"error {error}"))
-        watched.page.on("request", asked)
+        watched.page.on("request", record_request)
         return watched
 
     yield visiting

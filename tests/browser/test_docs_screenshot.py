@@ -37,7 +37,7 @@ def test_the_screenshot_has_a_learned_blend(site: Site, visit: Any) -> None:
             site.client.post("/v1/studies/feed/rounds/close", json={}).raise_for_status()
     desktop = visit("picture")
     desktop.go("/studies/feed")
-    desktop.settled()
+    desktop.wait_until_loaded()
     desktop.page.get_by_text("Candidates of the blend").wait_for()
     desktop.page.locator("#tradeoff svg circle").first.wait_for()
     assert desktop.page.locator("#head .notice").count() == 0
@@ -45,10 +45,10 @@ def test_the_screenshot_has_a_learned_blend(site: Site, visit: Any) -> None:
     report = site.client.get("/v1/studies/feed/report").json()
     assert report["blend"]["certificate"]["certified"]
     assert report["blend"]["value"] > 0
-    desktop.shoot("15-picture")
-    desktop.shoot("dashboard", most="#answer .two-columns")
+    desktop.save_screenshot("15-picture")
+    desktop.save_screenshot("dashboard", most="#answer .two-columns")
     if os.environ.get("PASTO_PICTURE"):
-        PICTURE.write_bytes((desktop.shots / "dashboard-picture.png").read_bytes())
+        PICTURE.write_bytes((desktop.screenshots / "dashboard-picture.png").read_bytes())
     desktop.check()
 
 

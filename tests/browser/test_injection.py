@@ -80,26 +80,26 @@ def test_hostile_text_in_every_field_stays_text(site: Site, visit: Any) -> None:
         action = "resume" if place % 2 else "pause"
         client.patch("/v1/studies/hostile", json={"action": action, "reason": text}).raise_for_status()
     desktop.go("/")
-    desktop.shoot("13-hostile-list")
-    calm(desktop)
+    desktop.save_screenshot("13-hostile-list")
+    check_page(desktop)
     desktop.go("/studies/hostile")
-    desktop.settled()
+    desktop.wait_until_loaded()
     desktop.page.get_by_text(HOSTILE[0]).first.wait_for()
-    desktop.shoot("14-hostile")
-    calm(desktop)
+    desktop.save_screenshot("14-hostile")
+    check_page(desktop)
     # An error of a study file names the field.
     desktop.go("/new")
     wrong = document("wrong", **dict.fromkeys(HOSTILE, 1), metrics={text: {"event": text} for text in HOSTILE})
     desktop.page.get_by_label("Study file").fill(json.dumps(wrong))
     desktop.page.get_by_role("button", name="Create the study").click()
     desktop.page.get_by_text("things to mend").wait_for()
-    calm(desktop)
+    check_page(desktop)
     for path in ("/studies/%3Cscript%3Ealert(1)%3C%2Fscript%3E", "/login?next=javascript:alert(1)"):
         desktop.go(path)
-        calm(desktop)
+        check_page(desktop)
 
 
-def calm(watched: Any) -> None:
+def check_page(watched: Any) -> None:
     watched.check()
     assert watched.page.evaluate("window.hacked") is None
     assert (
@@ -155,8 +155,8 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visi
         desktop.page.get_by_label("Key").fill(key)
         desktop.page.get_by_role("button", name="Log in").click()
         desktop.page.wait_for_load_state()
-        calm(desktop)
-    desktop.settled()
+        check_page(desktop)
+    desktop.wait_until_loaded()
     desktop.page.get_by_text("Candidates of the blend").wait_for()
     desktop.page.locator("#tradeoff svg circle").first.wait_for()
     desktop.page.locator("#metrics canvas").first.wait_for()
@@ -164,13 +164,13 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visi
         fold.click()
     desktop.page.get_by_role("button", name="With closes of rounds").click()
     desktop.expect("text=Without closes of rounds").to_have_count(1)
-    desktop.shoot("16-hostile-learned")
-    calm(desktop)
+    desktop.save_screenshot("16-hostile-learned")
+    check_page(desktop)
     phone = visit("phone")
     phone.page.context.add_cookies(desktop.page.context.cookies())
     phone.go("/studies/hostile")
-    phone.settled()
-    calm(phone)
+    phone.wait_until_loaded()
+    check_page(phone)
     for path in ("series?first=<script>", "tradeoff?at0=<script>alert(1)</script>", "tradeoff?<img src=x>=1"):
         desktop.go(f"/studies/hostile/{path}")
         assert desktop.trouble == []
@@ -180,7 +180,7 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visi
     desktop.page.get_by_label("Why").fill('"><img src=x onerror=alert(1)>')
     desktop.page.get_by_role("button", name="Create the study").click()
     desktop.page.get_by_text("to mend").wait_for()
-    calm(desktop)
+    check_page(desktop)
     # The report is opened from a file, without protection by headers.
     saved = tmp_path / "report.html"
     saved.write_text(client.get("/v1/studies/hostile/report?format=html").text, encoding="utf-8")

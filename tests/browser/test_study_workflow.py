@@ -44,7 +44,7 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
     for each in (desktop, phone):
         each.go("/")
         each.page.get_by_text("No study yet").wait_for()
-        each.shoot("1-empty")
+        each.save_screenshot("1-empty")
         each.check()
     desktop.page.get_by_role("link", name="Write the first study").click()
     text = desktop.page.get_by_label("Study file")
@@ -52,15 +52,15 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
     desktop.page.get_by_role("button", name="Create the study").click()
     desktop.page.get_by_text("One thing to mend").wait_for()
     assert desktop.page.locator(".problems code").inner_text() == "goal.maximize"
-    desktop.shoot("2-mend")
+    desktop.save_screenshot("2-mend")
     text.fill(json.dumps(world.STUDY, indent=1))
     desktop.page.get_by_role("button", name="Create the study").click()
     desktop.page.get_by_role("heading", name="A draft").wait_for()
-    desktop.shoot("3-draft")
+    desktop.save_screenshot("3-draft")
     submit_action(desktop, "Start", "all is checked")
     desktop.page.locator(".state.learning").wait_for()
-    desktop.settled()
-    desktop.shoot("4-started")
+    desktop.wait_until_loaded()
+    desktop.save_screenshot("4-started")
     # The page stays open while rounds are played, and updates by itself.
     world.play(site.client, 6, 500)
     desktop.page.get_by_text("Candidates of the blend").wait_for()
@@ -78,26 +78,26 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
     desktop.page.get_by_text("Identical: 6 rounds").wait_for()
     for each in (desktop, phone):
         each.go("/studies/feed")
-        each.settled()
+        each.wait_until_loaded()
         each.page.locator("#tradeoff svg circle").first.wait_for()
-        each.shoot("5-learning")
+        each.save_screenshot("5-learning")
         each.check()
         each.go("/")
-        each.shoot("6-list")
+        each.save_screenshot("6-list")
         each.check()
     desktop.go("/studies/feed")
     submit_action(desktop, "Confirm", "good enough to confirm")
     desktop.page.locator(".state.confirming").wait_for()
     world.send(site.client, 600)
-    desktop.settled()
-    desktop.shoot("7-confirming")
+    desktop.wait_until_loaded()
+    desktop.save_screenshot("7-confirming")
     submit_action(desktop, "Deploy unconfirmed", "enough for this test")
     desktop.page.locator(".state.deployed").wait_for()
     for each in (desktop, phone):
         each.go("/studies/feed")
-        each.settled()
+        each.wait_until_loaded()
         each.page.get_by_text("The blend that was frozen").wait_for()
-        each.shoot("8-deployed")
+        each.save_screenshot("8-deployed")
         each.check()
     actions = [line["action"] for line in site.client.get("/v1/studies/feed/audit").json()["audit"]]
     assert [action for action in actions if action != "close"][:4] == ["create", "start", "confirm", "deploy"]
@@ -108,7 +108,7 @@ def test_a_guardrail_pause_appears_on_an_open_page(site: Site, visit: Any) -> No
     site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
     desktop = visit("desktop")
     desktop.go("/studies/feed")
-    desktop.settled()
+    desktop.wait_until_loaded()
     for _ in range(8):
         world.play(site.client, 1, 500, harm=0.35)
         if site.client.get("/v1/studies/feed").json()["state"] == "paused":
@@ -117,12 +117,12 @@ def test_a_guardrail_pause_appears_on_an_open_page(site: Site, visit: Any) -> No
     desktop.page.locator(".state.paused").wait_for()
     desktop.page.locator("#actions summary", has_text="Resume").wait_for()
     assert "is now paused" in desktop.page.locator("#announcement").inner_text()
-    desktop.settled()
+    desktop.wait_until_loaded()
     desktop.expect("text=No event has arrived yet").to_have_count(0, timeout=60_000)
-    desktop.shoot("9-tripped")
+    desktop.save_screenshot("9-tripped")
     desktop.go("/")
     desktop.page.get_by_text("Stopped by the guardrail monitor").wait_for()
-    desktop.shoot("10-alarm")
+    desktop.save_screenshot("10-alarm")
     desktop.check()
 
 
@@ -130,10 +130,10 @@ def test_a_page_reports_a_service_that_stops(site: Site, visit: Any) -> None:
     site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
     desktop = visit("desktop")
     desktop.go("/studies/feed")
-    desktop.settled()
+    desktop.wait_until_loaded()
     site.stop()
     desktop.page.get_by_text("The service does not answer").wait_for()
-    desktop.shoot("11-lost")
+    desktop.save_screenshot("11-lost")
 
 
 def test_with_a_key_by_keyboard_alone(site: Site, visit: Any) -> None:
@@ -144,7 +144,7 @@ def test_with_a_key_by_keyboard_alone(site: Site, visit: Any) -> None:
     page = desktop.page
     desktop.go("/studies/feed")
     page.get_by_role("heading", name="Log in").wait_for()
-    desktop.shoot("12-login")
+    desktop.save_screenshot("12-login")
     page.get_by_label("Key").focus()
     page.keyboard.type("wrong")
     page.keyboard.press("Enter")

@@ -19,7 +19,7 @@ import pytest
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a directory to work in, without settings from the environment."""
     for name in ("PASTO_STORE", "PASTO_URL", "PASTO_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -28,13 +28,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def feed(run: Any, place: Path) -> Path:
+def feed(run: Any, work_folder: Path) -> Path:
     """Create a learning study with the name feed."""
     assert run("study", "init").exit_code == 0
     made = run("study", "create", "study.yaml", "--start")
     assert made.exit_code == 0, made.stderr
     assert "feed: learning" in made.stdout
-    return place
+    return work_folder
 
 
 @pytest.fixture
@@ -74,23 +74,23 @@ def test_a_service_exports_what_the_command_asks_for(run: Any, service: str, fee
     assert "has learned no round yet" in refused.stderr
 
 
-def test_the_example_is_not_written_over(run: Any, place: Path) -> None:
+def test_the_example_is_not_written_over(run: Any, work_folder: Path) -> None:
     assert run("study", "init").exit_code == 0
-    (place / "study.yaml").write_text("mine")
+    (work_folder / "study.yaml").write_text("mine")
     again = run("study", "init")
     assert again.exit_code == 2
     assert "--force" in again.stderr
-    assert (place / "study.yaml").read_text() == "mine"
+    assert (work_folder / "study.yaml").read_text() == "mine"
     assert run("study", "init", "--force").exit_code == 0
     assert run("study", "init", "nowhere/study.yaml").exit_code == 2
 
 
-def test_the_example_goes_where_the_shell_sends_it(run: Any, place: Path) -> None:
-    with (place / "feed.yaml").open("w") as sent:
-        subprocess.run([sys.executable, "-m", "pasto", "study", "init"], cwd=place, stdout=sent, check=True)
-    assert (place / "feed.yaml").read_text().startswith("# ")
-    assert not (place / "study.yaml").exists()
-    assert run("study", "init", "-").stdout == (place / "feed.yaml").read_text()
+def test_the_example_goes_where_the_shell_sends_it(run: Any, work_folder: Path) -> None:
+    with (work_folder / "feed.yaml").open("w") as sent:
+        subprocess.run([sys.executable, "-m", "pasto", "study", "init"], cwd=work_folder, stdout=sent, check=True)
+    assert (work_folder / "feed.yaml").read_text().startswith("# ")
+    assert not (work_folder / "study.yaml").exists()
+    assert run("study", "init", "-").stdout == (work_folder / "feed.yaml").read_text()
     assert run("study", "create", "feed.yaml").exit_code == 0
 
 
@@ -110,12 +110,12 @@ def test_times_carry_their_zone(run: Any, feed: Path, monkeypatch: pytest.Monkey
         assert datetime.fromisoformat(moment).utcoffset() in (timedelta(hours=-5), timedelta(hours=-4)), moment
 
 
-def test_a_held_round_is_reported_and_resolved(run: Any, place: Path) -> None:
+def test_a_held_round_is_reported_and_resolved(run: Any, work_folder: Path) -> None:
     from pasto.service.service import Service
     from pasto.store import open_store
 
     run("study", "init")
-    study_file = place / "study.yaml"
+    study_file = work_folder / "study.yaml"
     study_file.write_text(study_file.read_text().replace("maturity: 2h", "maturity: 0s"))
     assert run("study", "create", "study.yaml", "--start").exit_code == 0
     service = Service(open_store("pasto-data"))
@@ -153,9 +153,9 @@ def test_a_study_goes_from_draft_to_archive(run: Any, feed: Path) -> None:
     assert [line["reason"] for line in log][2:] == ["to see it", "lunch", "", "done"]
 
 
-def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any, place: Path) -> None:
+def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any, work_folder: Path) -> None:
     assert run("study", "init").exit_code == 0
-    file = place / "study.yaml"
+    file = work_folder / "study.yaml"
     assert run("study", "create", file).exit_code == 0
     file.write_text(file.read_text().replace("maximize: watch_time", "minimize: watch_time"))
     edited = run("study", "edit", file, "--reason", "the wrong way round")
@@ -184,7 +184,7 @@ HISTORY = {
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
-def test_a_study_starts_from_a_table_of_earlier_results(run: Any, place: Path, form: str) -> None:
+def test_a_study_starts_from_a_table_of_earlier_results(run: Any, work_folder: Path, form: str) -> None:
     table = pandas.DataFrame(HISTORY)
     if form == "csv":
         table.to_csv("past.csv")  # with the row numbers that pandas writes
@@ -203,7 +203,7 @@ def test_a_study_starts_from_a_table_of_earlier_results(run: Any, place: Path, f
     assert "3 of 9 candidates" in run("study", "show", "feed").stdout
 
 
-def test_a_history_that_does_not_fit_is_refused_with_the_fix(run: Any, place: Path) -> None:
+def test_a_history_that_does_not_fit_is_refused_with_the_fix(run: Any, work_folder: Path) -> None:
     Path("past.csv").write_text("like_weight,share_weight,watch_time\n0,0,many\n", encoding="utf-8")
     assert run("study", "init").exit_code == 0
     refused = run("study", "create", "study.yaml", "--history", "past.csv")
@@ -241,7 +241,7 @@ def test_wrong_names_and_files_are_refused_in_a_line(run: Any, feed: Path) -> No
         assert all(line.startswith("using the ") for line in lines[:-1]), (words, rejected.stderr)
 
 
-def test_keys_are_printed_once(run: Any, place: Path) -> None:
+def test_keys_are_printed_once(run: Any, work_folder: Path) -> None:
     made = run("key", "create", "--name", "ranker", "--scope", "evaluate", "--scope", "ingest", "--expires-in", "30d")
     key = made.stdout.strip()
     listed = json.loads(run("key", "list", "--json").stdout)
@@ -295,9 +295,9 @@ def test_commands_find_the_service_that_runs_on_the_store(run: Any, service: str
     assert "feed" in bad.stderr
 
 
-def test_commands_say_which_store_or_service_they_used(run: Any, place: Path) -> None:
+def test_commands_say_which_store_or_service_they_used(run: Any, work_folder: Path) -> None:
     run("study", "init")
-    there = place / "elsewhere" / "pasto-data"
+    there = work_folder / "elsewhere" / "pasto-data"
     made = run("study", "create", "study.yaml", "--store", there)
     assert made.stderr.splitlines()[-1] == f"using the store {there}"
     assert "no service" not in made.stderr
@@ -308,10 +308,10 @@ def test_commands_say_which_store_or_service_they_used(run: Any, place: Path) ->
     assert f"using the store {there}\n" in run("store", "check", "--store", there).stderr
 
 
-def test_a_study_started_without_a_service_prints_a_note(run: Any, place: Path) -> None:
+def test_a_study_started_without_a_service_prints_a_note(run: Any, work_folder: Path) -> None:
     run("study", "init")
     made = run("study", "create", "study.yaml", "--start")
-    assert f"using the store {place / 'pasto-data'}\n" in made.stderr
+    assert f"using the store {work_folder / 'pasto-data'}\n" in made.stderr
     assert (
         "note: no service runs on this store, so the study has no traffic yet; run `pasto serve --store pasto-data`"
         in (made.stderr)

@@ -31,7 +31,7 @@ def swinging(
     return CellStatistics(count, mean[..., None], (day[..., None] ** 2 * rng.chisquare(count - 1.0))[..., None, None])
 
 
-def trips(cells: CellStatistics, floor: StopLevel, **options: Any) -> Any:
+def first_alarms(cells: CellStatistics, floor: StopLevel, **options: Any) -> Any:
     """Return the first round with an alarm in every study, counted from 1; 0 without an alarm."""
     options = {"seconds": [HOUR] * cells.units.shape[-2], **options}
     alarm = gather_evidence(cells, floor, 0, 1, **options)[0] >= TRIP
@@ -43,35 +43,37 @@ def trips(cells: CellStatistics, floor: StopLevel, **options: Any) -> Any:
 def test_a_swing_of_all_arms_does_not_trip(basis: Basis, at_most: bool) -> None:
     floor = StopLevel("likes", Quantity(0), 10.5 if at_most else 9.5, at_most=at_most)
     healthy = swinging(1.0)
-    assert (trips(healthy, floor) > 0).mean() > 0.95
-    assert not trips(healthy, StopLevel(floor.name, floor.quantity, floor.value, at_most=at_most, basis=basis)).any()
+    assert (first_alarms(healthy, floor) > 0).mean() > 0.95
+    assert not first_alarms(
+        healthy, StopLevel(floor.name, floor.quantity, floor.value, at_most=at_most, basis=basis)
+    ).any()
 
 
 @pytest.mark.parametrize("basis", ["control", "days"])
 def test_a_policy_at_the_stop_level_seldom_trips(basis: Basis) -> None:
     floor = StopLevel("likes", Quantity(0), 9.5, basis=basis)
-    assert (trips(swinging(0.95), floor) > 0).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / STUDIES)
-    assert not trips(swinging(0.97), floor).any()
+    assert (first_alarms(swinging(0.95), floor) > 0).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / STUDIES)
+    assert not first_alarms(swinging(0.97), floor).any()
 
 
 @pytest.mark.parametrize("basis", ["control", "days"])
 @pytest.mark.parametrize("at_most", [False, True])
 def test_harm_trips_at_the_end_of_the_first_day(basis: Basis, at_most: bool) -> None:
     floor = StopLevel("likes", Quantity(0), 10.5 if at_most else 9.5, at_most=at_most, basis=basis)
-    found = trips(swinging(1.12 if at_most else 0.88, rounds=48), floor)
+    found = first_alarms(swinging(1.12 if at_most else 0.88, rounds=48), floor)
     assert (found >= 24).all()
     assert found.max() <= 26
 
 
 def test_harm_that_begins_later_trips_within_hours() -> None:
-    found = trips(swinging(0.88, good=60), StopLevel("likes", Quantity(0), 9.5, basis="control"))
+    found = first_alarms(swinging(0.88, good=60), StopLevel("likes", Quantity(0), 9.5, basis="control"))
     assert (found > 60).all()
     assert np.median(found) <= 64
 
 
 @pytest.mark.parametrize(("basis", "latest"), [("control", 5), ("days", 2)])
 def test_a_crash_trips_on_the_first_day(basis: Basis, latest: int) -> None:
-    found = trips(swinging(0.35, rounds=12), StopLevel("likes", Quantity(0), 9.5, basis=basis))
+    found = first_alarms(swinging(0.35, rounds=12), StopLevel("likes", Quantity(0), 9.5, basis=basis))
     assert (found > 0).all()
     assert found.max() <= latest
 
@@ -79,8 +81,8 @@ def test_a_crash_trips_on_the_first_day(basis: Basis, latest: int) -> None:
 def test_a_policy_no_worse_than_a_control_beyond_the_stop_level_does_not_trip() -> None:
     floor = StopLevel("likes", Quantity(0), 12.0, basis="control")
     healthy = swinging(1.0)
-    assert (trips(healthy, floor) > 0).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / STUDIES)
-    assert (trips(swinging(0.95), floor) > 0).all()
+    assert (first_alarms(healthy, floor) > 0).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / STUDIES)
+    assert (first_alarms(swinging(0.95), floor) > 0).all()
 
 
 @pytest.mark.parametrize("within", [None, ValueRange(0.0, 1.0)])
@@ -91,15 +93,15 @@ def test_a_rare_event_is_judged_by_whole_days_and_its_control(within: ValueRange
     for ratio, least, most in ((1.0, 0.0, 0.12), (0.95, 0.0, 0.12), (0.6, 0.95, 1.0)):
         rate = rng.binomial(count.astype(int), np.array([0.02 * ratio, 0.02])) / count
         cells = CellStatistics(count, rate[..., None], (count * rate * (1.0 - rate))[..., None, None])
-        assert least <= (trips(cells, floor) > 0).mean() <= most
+        assert least <= (first_alarms(cells, floor) > 0).mean() <= most
 
 
 def test_days_are_counted_in_seconds() -> None:
     harmed, floor = swinging(0.8, rounds=48), StopLevel("likes", Quantity(0), 9.5, basis="days")
-    found = trips(harmed, floor, seconds=[6 * HOUR] * 48)
+    found = first_alarms(harmed, floor, seconds=[6 * HOUR] * 48)
     assert set(found.tolist()) == {4}
-    assert not trips(harmed, floor, seconds=[60.0] * 48).any()
-    assert trips(harmed, floor, seconds=None).max() <= 2
+    assert not first_alarms(harmed, floor, seconds=[60.0] * 48).any()
+    assert first_alarms(harmed, floor, seconds=None).max() <= 2
 
 
 def test_without_a_control_a_floor_against_it_is_refused() -> None:

@@ -56,7 +56,7 @@ def draw(
     return program
 
 
-def beaten(program: ChanceProgram, shares: FloatArray, rng: np.random.Generator) -> bool:
+def is_beaten(program: ChanceProgram, shares: FloatArray, rng: np.random.Generator) -> bool:
     """Return true if some random blend holds the hard guardrails and has a higher value."""
     value = program.at(shares).value
     for concentration in (0.02, 0.2, 1.0):
@@ -87,7 +87,7 @@ def test_random_programs_are_solved_to_the_last_digits() -> None:
         assert found.short <= HARD_MARGIN
         assert found.shares.min() >= 0.0
         if turn % 10 == 0:
-            assert not beaten(program, found.shares, rng)
+            assert not is_beaten(program, found.shares, rng)
 
 
 def test_steep_penalties_over_wide_spreads_are_solved_as_well() -> None:

@@ -88,7 +88,7 @@ def check(form: NormalForm, posterior: Any, answer: RobustBlend, confidence: flo
         assert (level - norm.ppf(confidence) * spread < 0.0)[form.hard].any()
 
 
-def cones(
+def solve_with_cvxpy(
     form: NormalForm, posterior: Any, deviations: float, offsets: FloatArray, baseline: int, cap: float
 ) -> tuple[str, float]:
     """Solve the same program of hard guardrails with cvxpy."""
@@ -116,7 +116,7 @@ def test_hard_guardrails_agree_with_cvxpy() -> None:
         confidence, cap = float(rng.choice([0.5, 0.9, 0.99])), float(rng.choice([0.4, 1.0]))
         offsets, baseline = rng.choice([0.0, 0.9, 1.0], size=2), int(rng.integers(8))
         answer = solve_robust(form, posterior, confidence=confidence, offsets=offsets, baseline=baseline, caps=cap)
-        status, value = cones(form, posterior, norm.ppf(confidence), offsets, baseline, cap)
+        status, value = solve_with_cvxpy(form, posterior, norm.ppf(confidence), offsets, baseline, cap)
         outcomes.add(answer.certified)
         assert answer.certified == (status == cp.OPTIMAL)
         check(form, posterior, answer, confidence, offsets=offsets, baseline=baseline)

@@ -125,7 +125,7 @@ def policy() -> Callable[..., PublishedPolicy]:
 
 
 @pytest.fixture
-def restless() -> Iterator[None]:
+def frequent_thread_switches() -> Iterator[None]:
     """Switch threads as often as possible, so that missing locks cause failures."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -64,7 +64,7 @@ def test_a_unit_is_exposed_once_a_version(connect: Connect, service: FakeService
     assert [(event["unit"], event["version"]) for event in service.exposures] == [("ann", 1), ("ann", 2)]
 
 
-@pytest.mark.usefixtures("restless")
+@pytest.mark.usefixtures("frequent_thread_switches")
 def test_threads_that_meet_at_one_unit_expose_it_once(connect: Connect, service: FakeService) -> None:
     client = connect()
     together = threading.Barrier(8)

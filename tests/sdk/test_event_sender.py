@@ -400,7 +400,7 @@ def test_the_counts_balance_after_every_failure(steps: list[str], buffer: int) -
                 )
 
 
-@pytest.mark.usefixtures("restless")
+@pytest.mark.usefixtures("frequent_thread_switches")
 def test_thirty_two_threads_lose_and_double_nothing(connect: Connect, service: FakeService) -> None:
     client = connect(max_buffered_events=3000, decision_cache_size=100)
     stop = threading.Event()

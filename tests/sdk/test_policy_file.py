@@ -38,7 +38,7 @@ def cold_start(folder: Path, **options: Any) -> Client:
 
 
 @pytest.fixture
-def left_behind(tmp_path: Path, policy: Make) -> Path:
+def used_folder(tmp_path: Path, policy: Make) -> Path:
     """Return the folder of a client that stopped normally."""
     with Client("http://x", study="feed", cache=tmp_path, background=False, transport=FakeService(policy(3))) as client:
         assert client.wait_until_ready()
@@ -50,19 +50,19 @@ def only(folder: Path) -> Path:
     return file
 
 
-def test_a_start_without_the_service_continues_with_the_last_policy(left_behind: Path, policy: Make) -> None:
-    with cold_start(left_behind) as client:
+def test_a_start_without_the_service_continues_with_the_last_policy(used_folder: Path, policy: Make) -> None:
+    with cold_start(used_folder) as client:
         assert (client.assign("ann").version, client.assign("ann").reason) == (3, "SPLIT")
         assert client.assign("ann").name == policy(3).draw("ann").name
         assert client.status()["age"] < 60
 
 
-def test_the_file_is_the_users_own_and_outlives_the_client(left_behind: Path) -> None:
-    file = only(left_behind)
+def test_the_file_is_the_users_own_and_outlives_the_client(used_folder: Path) -> None:
+    file = only(used_folder)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    with cold_start(left_behind):
+    with cold_start(used_folder):
         pass
-    assert only(left_behind) == file
+    assert only(used_folder) == file
 
 
 def test_each_address_and_study_has_its_own_file(tmp_path: Path) -> None:
@@ -80,10 +80,10 @@ def test_by_default_it_is_in_the_users_cache(tmp_path: Path, policy: Make) -> No
 def test_without_a_home_it_goes_without(monkeypatch: pytest.MonkeyPatch, policy: Make) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
 
-    def homeless() -> Path:
+    def raise_no_home() -> Path:
         raise RuntimeError("no home")
 
-    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr(Path, "home", raise_no_home)
     with Client("http://x", study="feed", background=False, transport=FakeService(policy())) as client:
         assert client.wait_until_ready()
 
@@ -124,12 +124,12 @@ def damaged(content: bytes, kind: str, place: int, noise: bytes) -> bytes:
     st.integers(0, 10**6),
     st.binary(max_size=200),
 )
-def test_a_damaged_file_is_ignored(left_behind: Path, kind: str, place: int, noise: bytes) -> None:
-    file = only(left_behind)
+def test_a_damaged_file_is_ignored(used_folder: Path, kind: str, place: int, noise: bytes) -> None:
+    file = only(used_folder)
     content = file.read_bytes()
     try:
         file.write_bytes(damaged(content, kind, place, noise))
-        with cold_start(left_behind) as client:
+        with cold_start(used_folder) as client:
             decision = client.assign("ann")
             assert (dict(decision.values), decision.reason) == ({"weight": -1}, "DEFAULT")
             assert client.status()["errors"] >= 2
@@ -138,37 +138,37 @@ def test_a_damaged_file_is_ignored(left_behind: Path, kind: str, place: int, noi
 
 
 @pytest.mark.parametrize("contact", ["nan", "inf", "-inf", "soon", ""])
-def test_a_file_of_no_known_age_is_ignored(left_behind: Path, contact: str) -> None:
-    file = only(left_behind)
+def test_a_file_of_no_known_age_is_ignored(used_folder: Path, contact: str) -> None:
+    file = only(used_folder)
     save_policy(file, SavedPolicy(load_policy(file).text, contact))  # type: ignore[arg-type]
-    with cold_start(left_behind) as client:
+    with cold_start(used_folder) as client:
         assert client.assign("ann").reason == "DEFAULT"
 
 
 @pytest.mark.parametrize(
     ("age", "reason"), [(86_000, "SPLIT"), (86_500, "STALE"), (-86_000, "SPLIT"), (-86_500, "STALE")]
 )
-def test_expiry_counts_from_the_last_contact_of_the_process_before(left_behind: Path, age: float, reason: str) -> None:
-    file = only(left_behind)
+def test_expiry_counts_from_the_last_contact_of_the_process_before(used_folder: Path, age: float, reason: str) -> None:
+    file = only(used_folder)
     save_policy(file, SavedPolicy(load_policy(file).text, time.time() - age))
-    with cold_start(left_behind) as client:
+    with cold_start(used_folder) as client:
         assert client.assign("ann").reason == reason
         assert client.assign("ann").version == 3
 
 
-def test_the_policy_of_another_study_is_not_taken(left_behind: Path, policy: Make) -> None:
-    save_policy(only(left_behind), SavedPolicy(policy(study="ads").text, time.time()))
-    with cold_start(left_behind) as client:
+def test_the_policy_of_another_study_is_not_taken(used_folder: Path, policy: Make) -> None:
+    save_policy(only(used_folder), SavedPolicy(policy(study="ads").text, time.time()))
+    with cold_start(used_folder) as client:
         assert client.assign("ann").reason == "DEFAULT"
 
 
-def test_a_newer_policy_replaces_the_one_on_disk(left_behind: Path, policy: Make) -> None:
+def test_a_newer_policy_replaces_the_one_on_disk(used_folder: Path, policy: Make) -> None:
     service = FakeService(policy(4))
-    with Client("http://x", study="feed", cache=left_behind, background=False, transport=service) as client:
+    with Client("http://x", study="feed", cache=used_folder, background=False, transport=service) as client:
         assert client.assign("ann").version == 3
         assert client.wait_until_ready()
         assert client.assign("ann").version == 4
-    with cold_start(left_behind) as client:
+    with cold_start(used_folder) as client:
         assert client.assign("ann").version == 4
 
 
@@ -195,14 +195,14 @@ def test_confirmations_are_written_now_and_then(tmp_path: Path, policy: Make) ->
     assert wall[0] - max(writes) <= 86400 / 20 + 20
 
 
-def test_files_of_dead_processes_are_removed(left_behind: Path) -> None:
-    file = only(left_behind)
+def test_files_of_dead_processes_are_removed(used_folder: Path) -> None:
+    file = only(used_folder)
     old, new = file.with_name(f"{file.name}.a.part"), file.with_name(f"{file.name}.b.part")
     for part in (old, new):
         part.write_text("half")
     os.utime(old, (time.time() - 3600,) * 2)
     delete_old_policies(file)
-    assert sorted(left_behind.iterdir()) == sorted([file, new])
+    assert sorted(used_folder.iterdir()) == sorted([file, new])
 
 
 WRITER = """
@@ -243,21 +243,21 @@ def test_a_kill_while_writing_leaves_the_old_file_or_the_new_one(tmp_path: Path)
     assert int(done.stdout) > 0  # Some processes died while they wrote.
 
 
-def test_ready_means_the_services_own_word_and_not_only_what_is_on_disk(left_behind: Path, policy: Make) -> None:
+def test_ready_means_the_services_own_word_and_not_only_what_is_on_disk(used_folder: Path, policy: Make) -> None:
     newer = FakeService(policy(4))
 
     def late(request: Request) -> Response:
         time.sleep(0.2)
         return newer(request)
 
-    with Client("http://x", study="feed", cache=left_behind, transport=late) as client:
+    with Client("http://x", study="feed", cache=used_folder, transport=late) as client:
         assert client.wait_until_ready()
         assert client.assign("user 7").version == 4
 
 
-def test_in_an_outage_ready_goes_by_what_is_on_disk(left_behind: Path) -> None:
+def test_in_an_outage_ready_goes_by_what_is_on_disk(used_folder: Path) -> None:
     gone = FakeService()
     gone.fault = lambda request: Response(503)
-    with Client("http://x", study="feed", cache=left_behind, transport=gone) as client:
+    with Client("http://x", study="feed", cache=used_folder, transport=gone) as client:
         assert client.wait_until_ready(0.1)
         assert client.assign("user 7").version == 3

@@ -58,9 +58,9 @@ class EvilObject:
 
 
 @pytest.fixture
-def owned(tmp_path: Path) -> Path:
+def forbidden_path(tmp_path: Path) -> Path:
     """Return a path that must not be created."""
-    return tmp_path / "owned"
+    return tmp_path / "forbidden_path"
 
 
 def refused(work: Callable[[], object]) -> bool:
@@ -72,15 +72,15 @@ def refused(work: Callable[[], object]) -> bool:
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_tags_of_yaml_build_nothing(tag: str, owned: Path) -> None:
+def test_tags_of_yaml_build_nothing(tag: str, forbidden_path: Path) -> None:
     for frame in FRAMES:
-        text = frame.format(tag.format(owned))
+        text = frame.format(tag.format(forbidden_path))
         try:
             found = read_document(text, "yaml")
         except StudyFileError:
             continue
         assert plain(found), text
-    assert not owned.exists()
+    assert not forbidden_path.exists()
 
 
 def plain(value: object) -> bool:
@@ -101,8 +101,8 @@ def test_a_document_with_strange_values_is_no_study() -> None:
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickle_is_nowhere_taken_for_anything(protocol: int, owned: Path, tmp_path: Path) -> None:
-    body = pickle.dumps(EvilObject(owned), protocol)
+def test_a_pickle_is_nowhere_taken_for_anything(protocol: int, forbidden_path: Path, tmp_path: Path) -> None:
+    body = pickle.dumps(EvilObject(forbidden_path), protocol)
     kinds: tuple[Any, ...] = ("yaml", "json", "toml")
     assert all(refused(lambda kind=kind: read_document(body, kind)) for kind in kinds)  # type: ignore[misc]
     for ending in ("yaml", "json", "toml", "pkl"):
@@ -116,7 +116,7 @@ def test_a_pickle_is_nowhere_taken_for_anything(protocol: int, owned: Path, tmp_
         assert refused(lambda lines=lines: decode_body(service, body, lines))  # type: ignore[misc]
     assert refused(lambda: service.store.restore_backup(tmp_path / "study.pkl"))
     service.shutdown()
-    assert not owned.exists()
+    assert not forbidden_path.exists()
 
 
 def decode_body(service: Service, body: bytes, lines: bool) -> None:
@@ -127,18 +127,18 @@ def decode_body(service: Service, body: bytes, lines: bool) -> None:
         raise PastoError
 
 
-def test_a_file_of_arrays_is_read_without_its_objects(owned: Path, tmp_path: Path) -> None:
+def test_a_file_of_arrays_is_read_without_its_objects(forbidden_path: Path, tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     path = cache.path("means", {"seed": 1})
     assert path is not None
     path.parent.mkdir()
-    np.savez(path, allow_pickle=True, means=np.array([EvilObject(owned)], dtype=object))
+    np.savez(path, allow_pickle=True, means=np.array([EvilObject(forbidden_path)], dtype=object))
     with pytest.raises(ValueError, match="allow_pickle=False"):
         cache.arrays("means", {"seed": 1}, lambda: {"means": np.zeros(1)})
-    path.write_bytes(pickle.dumps(EvilObject(owned)))
+    path.write_bytes(pickle.dumps(EvilObject(forbidden_path)))
     with pytest.raises(ValueError, match="pickle"):
         cache.arrays("means", {"seed": 1}, lambda: {"means": np.zeros(1)})
-    assert not owned.exists()
+    assert not forbidden_path.exists()
 
 
 # Calls that the source does not contain

@@ -164,7 +164,7 @@ class Listener(HTTPServer):
 
 
 @pytest.fixture
-def inside() -> Iterator[Listener]:
+def private_server() -> Iterator[Listener]:
     """Run a server that the webhook must not reach."""
     with listening(Listener(200)) as server:
         yield server
@@ -183,11 +183,11 @@ def listening(server: Listener) -> Iterator[Listener]:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed(status: int, inside: Listener) -> None:
-    outside = Listener(status, f"http://127.0.0.1:{inside.server_port}/v1/keys")
+def test_a_redirect_is_not_followed(status: int, private_server: Listener) -> None:
+    outside = Listener(status, f"http://127.0.0.1:{private_server.server_port}/v1/keys")
     with listening(outside) as server:
         url = f"http://hooks.test:{server.server_port}/"
         webhook = Webhook(WebhookSpec("ops", url), frozenset({"hooks.test"}), resolve=lambda *_: ["127.0.0.1"])
         with pytest.raises(Exception, match=f"the receiver answered {status}"):
             post(webhook)
-    assert (outside.paths, inside.paths) == (["/"], [])
+    assert (outside.paths, private_server.paths) == (["/"], [])

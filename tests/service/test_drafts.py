@@ -60,7 +60,7 @@ def test_a_deleted_draft_is_gone_on_every_node(service: Service, document: Docum
         service.delete("feed", who="ann")
 
 
-def lived(service: Service, document: Document, traffic: Traffic, rounds: int, seed: int) -> None:
+def complete_study(service: Service, document: Document, traffic: Traffic, rounds: int, seed: int) -> None:
     """Return a study that went from its draft to its archive."""
     service.create(document, who="ann", seed=seed)
     service.change("feed", "start", who="ann")
@@ -75,7 +75,7 @@ def test_an_archived_name_is_used_again_and_each_history_stays_apart(
 ) -> None:
     service = Service(open_store(str(tmp_path / "store")))
     for seed, rounds in ((1, 2), (2, 3), (3, 1)):
-        lived(service, document, traffic, rounds, seed)
+        complete_study(service, document, traffic, rounds, seed)
         service.archive_events("feed", who="ann")
     assert [study.name for study in service.studies()] == ["feed", "feed@1", "feed@2"]
     for name, rounds in (("feed@1", 2), ("feed@2", 3), ("feed", 1)):

@@ -49,7 +49,7 @@ class PowerLoss(apsw.VFS):
         self.durable.pop(filename, None)
         self.pending.pop(filename, None)
 
-    def leave(self, chance: random.Random, folder: Path) -> None:
+    def write_surviving_state(self, chance: random.Random, folder: Path) -> None:
         """Write a possible state of the disk: all synced writes, and any part of the others, in any order."""
         folder.mkdir()
         for name in self.durable.keys() | self.pending.keys():
@@ -168,7 +168,7 @@ def batch_of(index: int) -> list[EventRow]:
     return [*batch, *(EventRow(f"{max(index - 1, 0)}/{u}", EXPOSURE, u, 1, "learner", 0) for u in units[:3])]
 
 
-def live(folder: Path, power: PowerLoss, synchronous: str) -> set[str]:
+def work_until_power_loss(folder: Path, power: PowerLoss, synchronous: str) -> set[str]:
     """Work until the power fails; return the ids that were acknowledged by then."""
     acknowledged: set[str] = set()
     try:
@@ -192,8 +192,8 @@ def live(folder: Path, power: PowerLoss, synchronous: str) -> set[str]:
 def crash(folder: Path, limit: int, synchronous: str = "FULL") -> tuple[set[str], list[str]]:
     """Return the acknowledged ids that are lost after a power failure, and other errors."""
     power = PowerLoss(f"power-{folder.name}-{limit}-{synchronous}", limit)
-    acknowledged = live(folder / "before", power, synchronous)
-    power.leave(random.Random(limit), folder / "after")
+    acknowledged = work_until_power_loss(folder / "before", power, synchronous)
+    power.write_surviving_state(random.Random(limit), folder / "after")
     power.unregister()
     store = SqliteStore(folder / "after")
     try:
@@ -210,7 +210,7 @@ def crash(folder: Path, limit: int, synchronous: str = "FULL") -> tuple[set[str]
 def length(folder: Path) -> int:
     """Return the number of operations of a complete run."""
     power = PowerLoss(f"power-{folder.name}-whole", 10**9)
-    assert len(live(folder / "whole", power, "FULL")) == 500
+    assert len(work_until_power_loss(folder / "whole", power, "FULL")) == 500
     power.unregister()
     return power.operations
 

@@ -40,7 +40,7 @@ threading.Event().wait()
 """
 
 
-def one_life(where: str, life: int, wait: float) -> set[str]:
+def run_and_kill(where: str, life: int, wait: float) -> set[str]:
     """Run the process for a while, kill it, and return its acknowledged batches."""
     with subprocess.Popen(
         [sys.executable, "-c", WORKER, where, str(life)], stdout=subprocess.PIPE, text=True
@@ -67,7 +67,7 @@ def survive(where: str, kills: int) -> None:
     chance = random.Random(kills)
     acknowledged: set[str] = set()
     for life in range(kills):
-        acknowledged |= one_life(where, life, chance.uniform(0.0, 0.15))
+        acknowledged |= run_and_kill(where, life, chance.uniform(0.0, 0.15))
     store = open_store(where)
     try:
         with store.read_transaction() as connection:

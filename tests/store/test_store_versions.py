@@ -39,7 +39,7 @@ VERSIONS = Path(__file__).parent / "versions"
 TEXT = '{"format":1,"note":"naïve"}'
 
 
-def lived(folder: Path) -> str:
+def write_store(folder: Path) -> str:
     """Return a small store of today's version, as text."""
     store = SqliteStore(folder, clock=lambda: 1700000000.25)
     study = StudyRow("feed", 0, 1, "draft", '{"name": "feed"}', 2**64 + 1, 0, 0, 1700000000.0, 1700000000.0)
@@ -76,7 +76,7 @@ def test_every_version_has_its_file_and_the_last_is_todays(tmp_path: Path) -> No
     names = [f"{number:04d}.sql" for number in range(1, len(migrations("sqlite")) + 1)]
     assert sorted(path.name for path in VERSIONS.iterdir()) == names
     # A failure means that the tables changed: add a new numbered step, and its file here.
-    assert lived(tmp_path) == (VERSIONS / names[-1]).read_text(encoding="utf-8")
+    assert write_store(tmp_path) == (VERSIONS / names[-1]).read_text(encoding="utf-8")
 
 
 def check_upgraded(store: Store) -> None:
@@ -249,4 +249,4 @@ if __name__ == "__main__":
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
-        (VERSIONS / f"{len(migrations('sqlite')):04d}.sql").write_text(lived(Path(name)), encoding="utf-8")
+        (VERSIONS / f"{len(migrations('sqlite')):04d}.sql").write_text(write_store(Path(name)), encoding="utf-8")

@@ -45,7 +45,7 @@ def observe_round(version: int, salt: int = 0) -> list[Observation]:
     return [*found, Observation(version, 0, 30, tuple(rng.normal(size=2)), covariance, control=True)]
 
 
-def folded(study: Study, policies: dict[int, Policy], rounds: list[list[Observation]]) -> Any:
+def learn_each_round_once(study: Study, policies: dict[int, Policy], rounds: list[list[Observation]]) -> Any:
     """Return the learner's state after the final data of each round once, in order."""
     state = study._learner.start(study._problem)
     for one in rounds:
@@ -65,8 +65,10 @@ def test_what_is_corrected_is_known_as_if_it_had_been_on_time(learner: Make) -> 
     for one in right:
         study.observe(one, final=False, publish=False)
     assert (study.rounds, study.policy.version) == (5, 5)
-    assert study.state()["learned"] == folded(study, policies, right)
-    assert study.state()["learned"] != folded(study, policies, [observe_round(version) for version in range(5)])
+    assert study.state()["learned"] == learn_each_round_once(study, policies, right)
+    assert study.state()["learned"] != learn_each_round_once(
+        study, policies, [observe_round(version) for version in range(5)]
+    )
     assert {version: study._correctable.policies[version].probabilities for version in served} == served  # type: ignore[union-attr]
 
 
@@ -93,7 +95,9 @@ def test_neither_order_nor_lateness_of_corrections_matters(data: st.DataObject) 
         if data.draw(st.booleans()):
             study = Study.from_state(json.loads(json.dumps(study.state())))
         assert study.correctable == tuple(range(settled, version + 1))
-    expected = folded(study, policies, [observe_round(version, known[version]) for version in range(count)])
+    expected = learn_each_round_once(
+        study, policies, [observe_round(version, known[version]) for version in range(count)]
+    )
     assert study.state()["learned"] == expected
     assert study.rounds == count
 
@@ -123,7 +127,9 @@ def test_a_round_that_came_empty_takes_its_place_when_its_units_come() -> None:
     for version in range(3):
         study.observe(observe_round(version), final=False, publish=False)
     assert study.correctable == (0, 1, 2)
-    assert study.state()["learned"] == folded(study, policies, [observe_round(version) for version in range(3)])
+    assert study.state()["learned"] == learn_each_round_once(
+        study, policies, [observe_round(version) for version in range(3)]
+    )
 
 
 def test_candidates_that_came_meanwhile_stay() -> None:

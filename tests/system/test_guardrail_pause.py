@@ -78,7 +78,7 @@ def running(heard: tuple[list[dict[str, Any]], str]) -> Iterator[ServiceProcess]
         thread.join()
 
 
-class Crowd:
+class SimulatedUsers:
     """Users who come through the SDK, round after round."""
 
     def __init__(self, running: ServiceProcess, client: Client) -> None:
@@ -106,7 +106,7 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
     service = running.service
     with Client(running.url, study="feed", cache=None) as client, httpx.Client(base_url=running.url) as site:
         assert client.wait_until_ready(60)
-        crowd = Crowd(running, client)
+        crowd = SimulatedUsers(running, client)
         for _ in range(3):
             crowd.round(harm=0.0)
         assert service.show("feed").state == "learning"
@@ -141,7 +141,7 @@ def test_a_study_of_equal_candidates_raises_no_alarm(
 ) -> None:
     with Client(running.url, study="feed", cache=None) as client:
         assert client.wait_until_ready(60)
-        crowd = Crowd(running, client)
+        crowd = SimulatedUsers(running, client)
         for _ in range(8):
             crowd.round(harm=0.0)
     assert running.service.show("feed").state == "learning"

@@ -27,7 +27,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(
     service.create({**quick, "rounds": {"every": "1h", "accept_late": "500ms"}}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     service.shutdown()
-    lines = _lives_and_deaths(place, kills)
+    lines = _run_and_kill(place, kills)
     acknowledged = [line.split() for line in lines]
     assert not [line for line in lines if line.startswith(("failed", "refused"))]
     acked = [int(words[1]) for words in acknowledged if words[0] == "acked"]
@@ -37,7 +37,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(
     _check(place, acked, closed)
 
 
-def _lives_and_deaths(place: Path, kills: int) -> list[str]:
+def _run_and_kill(place: Path, kills: int) -> list[str]:
     """Return all output of the killed services."""
     rng = random.Random(kills)
     command = [sys.executable, str(Path(__file__).with_name("killable_service.py")), str(place)]

@@ -29,7 +29,7 @@ CAMPAIGNS = (("1000", 50.0, 0.004), ("2000", 65.0, 0.0015), ("3000", 80.0, 0.000
 """Name, mean price and mean rate."""
 
 
-def made_up(rng: np.random.Generator, size: int) -> tuple[Log, ...]:
+def priced_impressions(rng: np.random.Generator, size: int) -> tuple[Log, ...]:
     """Return impressions that are clicked less the more they cost."""
     logs = []
     for campaign, price, rate in CAMPAIGNS:
@@ -41,7 +41,7 @@ def made_up(rng: np.random.Generator, size: int) -> tuple[Log, ...]:
 
 def write_logs(place: Path, size: int = 3_000) -> None:
     place.mkdir(exist_ok=True)
-    for log in made_up(np.random.default_rng(2), size):
+    for log in priced_impressions(np.random.default_rng(2), size):
         rows = zip(log.clicks, log.prices, log.rates, strict=True)
         text = "".join(f"{click:.0f}\t{price:.0f}\t{rate:.6f}\t7\n" for click, price, rate in rows)
         (place / f"{log.campaign}.test.txt").write_text(text)
@@ -86,7 +86,7 @@ def test_the_best_retrieved_items_are_displayed() -> None:
 
 
 def test_modules_retrieve_the_likeliest_first_and_cold_ads_have_a_module_of_their_own() -> None:
-    logs = made_up(np.random.default_rng(1), 500)
+    logs = priced_impressions(np.random.default_rng(1), 500)
     found = retrieve(logs, 50, np.random.default_rng(2))
     assert found.scores.shape == (50, len(logs) + 1, TOTAL)
     assert (np.diff(found.scores[:, :-1], axis=2) <= 0).all()
@@ -120,14 +120,14 @@ def test_the_world_of_the_demonstration_equals_its_expectations() -> None:
     assert outcomes.baseline == world.baseline
 
 
-def few(today: tuple[float, float]) -> QuotaOutcomes:
+def three_quotas(today: tuple[float, float]) -> QuotaOutcomes:
     """Return three quotas with two requests each; the second quota is the baseline."""
     values = np.array([[[3.0, 3.0], [2.0, 2.0], [1.5, 1.5]], [[0.0, 0.0], today, [4.0, 4.0]]])
     return QuotaOutcomes("few", pasto.grid(a=[0, 1, 2]), 1, ("money", "fresh"), values, {"fresh": -25.0})
 
 
 def test_lifts_are_percent_over_the_baseline() -> None:
-    found = learn(few((2.0, 2.0)), Size(runs=1, rounds=2))
+    found = learn(three_quotas((2.0, 2.0)), Size(runs=1, rounds=2))
     assert found.lift(found.only(0))[0].tolist() == [50.0, -100.0]
     assert found.lift(found.only(1))[0].tolist() == [0.0, 0.0]
     assert found.lead(found.only(0), found.only(2))[0].tolist() == [75.0, -200.0]
@@ -137,7 +137,7 @@ def test_lifts_are_percent_over_the_baseline() -> None:
 
 
 def test_guardrails_stand_below_the_baseline_of_those_who_are_asked() -> None:
-    wanted = objective(few((2.0, 2.0)), {"fresh": 10.0})
+    wanted = objective(three_quotas((2.0, 2.0)), {"fresh": 10.0})
     assert wanted.hard == ("fresh",)
     assert float(np.asarray(wanted.value(np.array([1.0, -15.0])))) == 1.0
     assert float(np.asarray(wanted.value(np.array([1.0, -15.1])))) == -np.inf
@@ -145,4 +145,4 @@ def test_guardrails_stand_below_the_baseline_of_those_who_are_asked() -> None:
 
 def test_a_baseline_that_shows_nothing_of_a_guardrail_is_refused() -> None:
     with pytest.raises(InputError, match="few: the baseline shows no fresh, so a percentage of it is undefined"):
-        learn(few((0.0, 0.0)), Size(runs=1, rounds=1))
+        learn(three_quotas((0.0, 0.0)), Size(runs=1, rounds=1))

@@ -14,7 +14,7 @@ from pasto_research.paper.table3_results import build_outcome, lift
 SIZE = Size(runs=1, rounds=3, quick=True)
 
 
-def some(users: int, seed: int) -> Impressions:
+def sample_impressions(users: int, seed: int) -> Impressions:
     """Return videos: long ones are watched for longer, short ones are liked and forwarded."""
     rng = np.random.default_rng(seed)
     who = np.repeat(np.arange(users), 8)
@@ -31,7 +31,7 @@ def some(users: int, seed: int) -> Impressions:
 
 @pytest.fixture(scope="module")
 def content() -> Content:
-    return play(some(300, 1), some(150, 2), SIZE)
+    return play(sample_impressions(300, 1), sample_impressions(150, 2), SIZE)
 
 
 def test_metrics_are_percent_over_the_baseline(content: Content) -> None:

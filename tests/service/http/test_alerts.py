@@ -119,7 +119,7 @@ def _holds(expression: str, before: Scrape, now: Scrape) -> bool:
     return False
 
 
-def looked(site: Site, *, traffic: bool = True) -> set[str]:
+def firing_after_scrapes(site: Site, *, traffic: bool = True) -> set[str]:
     before = site.scrape()
     if traffic:
         site.traffic()
@@ -127,17 +127,17 @@ def looked(site: Site, *, traffic: bool = True) -> set[str]:
 
 
 def test_a_healthy_service_raises_no_alert(site: Site) -> None:
-    assert looked(site) == set()
+    assert firing_after_scrapes(site) == set()
 
 
 def test_a_disk_that_fills(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**10, 10**10 - 10**9, 10**9))
-    assert looked(site) == {"PastoDiskFull"}
+    assert firing_after_scrapes(site) == {"PastoDiskFull"}
 
 
 def test_a_store_that_falls_behind(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(site.service.store), "queued_events", property(lambda store: 30_000))
-    assert looked(site) == {"PastoStoreBehind"}
+    assert firing_after_scrapes(site) == {"PastoStoreBehind"}
 
 
 @pytest.mark.parametrize("off", [-3600.0, -60.0, 60.0])
@@ -152,13 +152,13 @@ def test_a_clock_that_is_wrong(site: Site, monkeypatch: pytest.MonkeyPatch, off:
             return true() + off
 
     monkeypatch.setattr(monitoring, "time", Clock)
-    assert looked(site) == {"PastoClockWrong"}
+    assert firing_after_scrapes(site) == {"PastoClockWrong"}
 
 
 def test_senders_that_fall_silent(site: Site) -> None:
-    assert looked(site, traffic=False) == {"PastoEventsSilent"}
+    assert firing_after_scrapes(site, traffic=False) == {"PastoEventsSilent"}
     site.service.change("feed", "pause", who="ann", reason="lunch")
-    assert looked(site, traffic=False) == set()  # a pause must not page anyone
+    assert firing_after_scrapes(site, traffic=False) == set()  # a pause must not page anyone
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_a_study_that_cannot_be_read_hides_no_other(site: Site) -> None:
     store._write(lambda connection: connection.execute("UPDATE studies SET study_file = '{}' WHERE name = 'other'"))
     unreadable = site.scrape().named("pasto_study_unreadable")
     assert unreadable == {(("study", "feed"),): 0.0, (("study", "other"),): 1.0}
-    assert looked(site) == {"PastoStudyUnreadable"}
+    assert firing_after_scrapes(site) == {"PastoStudyUnreadable"}
 
 
 def test_an_unreadable_disk_hides_no_metric(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,24 +225,24 @@ def test_a_candidate_whose_exposures_are_lost(site: Site) -> None:
     result = site.service.ingest("feed", site.service.decode(json.dumps(events).encode())).result()
     assert result["rejected"] == []
     site.service.close_round("feed", who="ann")
-    assert looked(site) == {"PastoSampleUnbalanced"}
+    assert firing_after_scrapes(site) == {"PastoSampleUnbalanced"}
 
 
 def test_a_node_that_has_lost_its_store(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PolicyCache, "silence", property(lambda policy_cache: 90.0))
-    assert looked(site) == {"PastoPolicyStale"}
+    assert firing_after_scrapes(site) == {"PastoPolicyStale"}
 
 
 def test_a_guardrail_pause_raises_an_alert(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site.service, "guardrail_severities", lambda row: {"like_rate": 1})
-    assert looked(site) == set()
+    assert firing_after_scrapes(site) == set()
     monkeypatch.setattr(site.service, "guardrail_severities", lambda row: {"like_rate": 2})
-    assert looked(site) == {"PastoGuardrailStopped"}
+    assert firing_after_scrapes(site) == {"PastoGuardrailStopped"}
 
 
 def test_a_closer_that_is_dead(site: Site) -> None:
     site.scheduler.stop()
-    assert looked(site) == {"PastoRoundsStopped"}
+    assert firing_after_scrapes(site) == {"PastoRoundsStopped"}
 
 
 def test_a_round_that_no_scheduler_closes_raises_an_alert(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +283,7 @@ def test_a_webhook_that_accepts_nothing(tmp_path: Path) -> None:
     row = site.service.policy_cache.snapshot("feed").row
     site.service.store.write_cache("x", "", Notifier([spec]).address(row, [notification]))
     try:
-        assert looked(site) == {"PastoWebhookFailing"}
+        assert firing_after_scrapes(site) == {"PastoWebhookFailing"}
     finally:
         site.scheduler.stop()
         site.service.shutdown()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
 
 
-def unlocked() -> dict[str, Any]:
+def document_without_keys() -> dict[str, Any]:
     """Return the document without its keys, which other tests cover: here every caller has one."""
     document = build_document()
     for methods in document["paths"].values():
@@ -29,7 +29,7 @@ def unlocked() -> dict[str, Any]:
     return document
 
 
-SCHEMA = schemathesis.openapi.from_dict(unlocked())
+SCHEMA = schemathesis.openapi.from_dict(document_without_keys())
 EXAMINED = CHECKS.get_by_names(
     [
         "not_a_server_error",

@@ -39,7 +39,7 @@ def talk(site: Site, sent: bytes, *, wait: float = 60.0) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def tight(serve_long: Serve) -> Site:
+def limited_site(serve_long: Serve) -> Site:
     """Return a service with small limits."""
     site = serve_long(body_limit=20_000, batch_limit=50, request_timeout=0.5)
     site.limit_time(60)
@@ -48,22 +48,22 @@ def tight(serve_long: Serve) -> Site:
 
 
 @pytest.mark.parametrize("path", [EVENTS, ASSIGN, "/v1/studies", "/ofrep/v1/evaluate/flags/feed", "/v1/keys"])
-def test_a_long_body_is_refused(tight: Site, path: str) -> None:
-    answer = tight.client.post(path, content=b"[" + b" " * 30_000 + b"]", headers=JSON)
+def test_a_long_body_is_refused(limited_site: Site, path: str) -> None:
+    answer = limited_site.client.post(path, content=b"[" + b" " * 30_000 + b"]", headers=JSON)
     assert answer.status_code == 413
     assert answer.headers["connection"] == "close"
 
 
-def test_a_body_with_a_large_content_length_is_refused_unread(tight: Site) -> None:
+def test_a_body_with_a_large_content_length_is_refused_unread(limited_site: Site) -> None:
     head = f"POST {EVENTS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n"
-    heard = talk(tight, head.encode() + b"[" * 1000)
+    heard = talk(limited_site, head.encode() + b"[" * 1000)
     assert heard.startswith(b"HTTP/1.1 413")
     assert b'"body_too_large"' in heard
 
 
-def test_a_body_that_does_not_say_how_long_it_is_is_refused_on_the_way(tight: Site) -> None:
+def test_a_body_that_does_not_say_how_long_it_is_is_refused_on_the_way(limited_site: Site) -> None:
     head = f"POST {EVENTS} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-    heard = talk(tight, head.encode() + b"3e8\r\n%b\r\n" % (b" " * 1000) * 40)  # and more follows
+    heard = talk(limited_site, head.encode() + b"3e8\r\n%b\r\n" % (b" " * 1000) * 40)  # and more follows
     assert heard.startswith(b"HTTP/1.1 413")
     assert b'"body_too_large"' in heard
 
@@ -74,18 +74,18 @@ def test_a_gzip_bomb_by_ratio_is_refused(site: Site) -> None:
     assert code(answer) == (413, "body_too_large")
 
 
-def test_a_gzip_bomb_by_size_is_refused(tight: Site) -> None:
+def test_a_gzip_bomb_by_size_is_refused(limited_site: Site) -> None:
     bomb = gzip.compress(bytes(range(256)) * 120)
-    answer = tight.client.post(EVENTS, content=bomb, headers={**JSON, "content-encoding": "gzip"})
+    answer = limited_site.client.post(EVENTS, content=bomb, headers={**JSON, "content-encoding": "gzip"})
     assert code(answer) == (413, "body_too_large")
 
 
-def test_a_chain_of_gzip_members_is_one_body_and_one_limit(tight: Site) -> None:
+def test_a_chain_of_gzip_members_is_one_body_and_one_limit(limited_site: Site) -> None:
     headers = {**JSON, "content-encoding": "gzip"}
     halves = gzip.compress(b'{"unit":') + gzip.compress(b'"ann"}')
-    assert tight.client.post(ASSIGN, content=halves, headers=headers).json()["unit"] == "ann"
+    assert limited_site.client.post(ASSIGN, content=halves, headers=headers).json()["unit"] == "ann"
     many = b"".join(gzip.compress(b" " * 1000) for _ in range(40))
-    assert code(tight.client.post(ASSIGN, content=many, headers=headers)) == (413, "body_too_large")
+    assert code(limited_site.client.post(ASSIGN, content=many, headers=headers)) == (413, "body_too_large")
 
 
 def test_a_chain_of_very_many_gzip_members_is_not_followed(site: Site) -> None:
@@ -156,9 +156,9 @@ def test_what_is_no_json_is_refused(site: Site, body: bytes) -> None:
         assert answer.json()["error"]["message"]
 
 
-def test_too_many_events_are_refused_at_once(site: Site, tight: Site) -> None:
-    assert code(tight.client.post(EVENTS, json=[{}] * 51)) == (413, "batch_too_large")
-    assert tight.client.post(EVENTS, json=[{}] * 50).status_code == 422
+def test_too_many_events_are_refused_at_once(site: Site, limited_site: Site) -> None:
+    assert code(limited_site.client.post(EVENTS, json=[{}] * 51)) == (413, "batch_too_large")
+    assert limited_site.client.post(EVENTS, json=[{}] * 50).status_code == 422
     for body in (b"[" + b"1," * 2_000_000 + b"1]", b"[" + b"{}," * 1_500_000 + b"{}]", b"[" + b"1," * 100_000 + b"1]"):
         assert code(site.client.post(EVENTS, content=body, headers=JSON)) == (413, "batch_too_large")
     lines = b"{}\n" * 100_000
@@ -166,8 +166,8 @@ def test_too_many_events_are_refused_at_once(site: Site, tight: Site) -> None:
     assert code(answer) == (413, "batch_too_large")
 
 
-def test_too_many_units_are_refused(tight: Site) -> None:
-    assert code(tight.client.post(ASSIGN, json={"units": ["u"] * 51})) == (413, "batch_too_large")
+def test_too_many_units_are_refused(limited_site: Site) -> None:
+    assert code(limited_site.client.post(ASSIGN, json={"units": ["u"] * 51})) == (413, "batch_too_large")
 
 
 def test_a_study_of_a_million_candidates_is_refused(site: Site) -> None:
@@ -212,14 +212,14 @@ def test_a_bad_wait_is_refused(site: Site, wait: str) -> None:
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal",
     ],
 )
-def test_a_slow_caller_is_disconnected(tight: Site, sent: bytes) -> None:
-    heard = talk(tight, sent)
+def test_a_slow_caller_is_disconnected(limited_site: Site, sent: bytes) -> None:
+    heard = talk(limited_site, sent)
     assert b"HTTP/1.1 408" in heard
     assert heard.endswith(b'{"error":{"code":"timeout","message":"the request did not arrive in time"}}')
 
 
-def test_a_slow_caller_is_disconnected_at_the_second_request(tight: Site) -> None:
-    host, port = tight.url.removeprefix("http://").split(":")
+def test_a_slow_caller_is_disconnected_at_the_second_request(limited_site: Site) -> None:
+    host, port = limited_site.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
@@ -227,8 +227,8 @@ def test_a_slow_caller_is_disconnected_at_the_second_request(tight: Site) -> Non
         assert connection.recv(65536).startswith(b"HTTP/1.1 408")
 
 
-def test_a_drip_does_not_buy_time(tight: Site) -> None:
-    host, port = tight.url.removeprefix("http://").split(":")
+def test_a_drip_does_not_buy_time(limited_site: Site) -> None:
+    host, port = limited_site.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.settimeout(0.05)
         connection.sendall(b"GET /healthz HTTP/1.1\r\n")
@@ -242,13 +242,13 @@ def test_a_drip_does_not_buy_time(tight: Site) -> None:
     raise AssertionError("it was heard for a minute")
 
 
-def test_a_neighbour_is_served_meanwhile(tight: Site) -> None:
-    host, port = tight.url.removeprefix("http://").split(":")
+def test_a_neighbour_is_served_meanwhile(limited_site: Site) -> None:
+    host, port = limited_site.url.removeprefix("http://").split(":")
     slow = [socket.create_connection((host, int(port)), timeout=60) for _ in range(50)]
     try:
         for each in slow:
             each.sendall(b"POST /v1/studies/feed/assign HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n\r\n{")
-        assert tight.client.post(ASSIGN, json={"unit": "ann"}).status_code == 200
+        assert limited_site.client.post(ASSIGN, json={"unit": "ann"}).status_code == 200
     finally:
         for each in slow:
             each.close()

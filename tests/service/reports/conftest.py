@@ -127,7 +127,9 @@ def playground() -> Iterator[Callable[..., Playground]]:
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.services)])
-def everywhere(request: pytest.FixtureRequest, playground: Callable[..., Playground]) -> Callable[..., Playground]:
+def playground_on_every_store(
+    request: pytest.FixtureRequest, playground: Callable[..., Playground]
+) -> Callable[..., Playground]:
     """Return a playground on every kind of store, one per test."""
     if request.param == "memory":
         where = "memory:"

@@ -30,7 +30,7 @@ LIFT = {"w=0": 1.0, "w=1": 0.0, "w=2": 0.3, "w=3": -0.5}
 """Of x by candidate; w=1 is the baseline."""
 
 
-def come_back(place: Playground, users: int = 400) -> None:
+def run_returning_users(place: Playground, users: int = 400) -> None:
     """Run rounds with the same users, whose tastes differ far more than candidates do."""
     policy = place.service.policy_cache.current("feed")
     rng = np.random.default_rng([policy.version, users, int(place.now)])
@@ -52,7 +52,7 @@ def come_back(place: Playground, users: int = 400) -> None:
 
 def rounds(place: Playground, count: int) -> None:
     for _ in range(count):
-        come_back(place)
+        run_returning_users(place)
         place.now += 3600.0
         place.service.close_round("feed", who="ann")
 

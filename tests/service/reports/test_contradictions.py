@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Make = Callable[..., Playground]
 
 
-def stated(**rail: Any) -> StudySpec:
+def spec_with_guardrail(**rail: Any) -> StudySpec:
     column = {"event": "seen", "aggregate": "sum", "cap": 50}
     return parse_spec(
         {
@@ -70,12 +70,12 @@ def answer(holds: float | None = 0.97) -> BlendRecord:
 def test_only_an_interval_beyond_the_limit_contradicts(
     rail: dict[str, Any], low: float | None, high: float | None, expected: bool
 ) -> None:
-    found = find_contradictions(stated(**rail), answer(), [lift(low, high)])
+    found = find_contradictions(spec_with_guardrail(**rail), answer(), [lift(low, high)])
     assert bool(found) == expected
 
 
 def test_what_is_not_certified_is_not_contradicted() -> None:
-    spec, measured = stated(at_least="-2%"), [lift(-0.06, -0.03)]
+    spec, measured = spec_with_guardrail(at_least="-2%"), [lift(-0.06, -0.03)]
     assert find_contradictions(spec, answer(0.94), measured) == ()
     assert find_contradictions(spec, answer(None), measured) == ()
     assert find_contradictions(spec, None, measured) == ()
@@ -84,7 +84,7 @@ def test_what_is_not_certified_is_not_contradicted() -> None:
 
 
 def test_the_adjusted_lift_counts_if_there_is_one() -> None:
-    spec, raw, precise = stated(at_least="-2%"), lift(-0.06, 0.01), lift(-0.05, -0.03)
+    spec, raw, precise = spec_with_guardrail(at_least="-2%"), lift(-0.06, 0.01), lift(-0.05, -0.03)
     adjusted = AdjustedLiftRecord(precise.absolute, precise.relative, "down", 0.4)
     assert find_contradictions(spec, answer(), [raw]) == ()
     assert find_contradictions(spec, answer(), [replace(raw, adjusted=adjusted)]) != ()
@@ -92,10 +92,10 @@ def test_the_adjusted_lift_counts_if_there_is_one() -> None:
 
 def test_a_confirmation_adds_evidence_and_does_not_compare_growing_sums() -> None:
     harmed = [lift(-0.06, -0.03)]
-    (found,) = find_contradictions(stated(at_least="-2%"), answer(), harmed, harmed)
+    (found,) = find_contradictions(spec_with_guardrail(at_least="-2%"), answer(), harmed, harmed)
     assert found.phase == "confirming"
     assert found.text.endswith("while confirming; do not deploy this blend.")
-    assert find_contradictions(stated(at_least=9.8), answer(), [], harmed) == ()
+    assert find_contradictions(spec_with_guardrail(at_least=9.8), answer(), [], harmed) == ()
 
 
 def test_a_contradiction_is_in_text_page_and_json(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:

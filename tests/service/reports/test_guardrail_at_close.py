@@ -31,8 +31,8 @@ def rounds_until_trip(place: Playground, *, harm: float, most: int) -> int | Non
     return None
 
 
-def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(everywhere: Make) -> None:
-    place = everywhere()
+def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(playground_on_every_store: Make) -> None:
+    place = playground_on_every_store()
     for _ in range(4):
         place.round()
     assert place.service.show("feed").state == "learning"
@@ -83,8 +83,8 @@ def test_a_study_without_harm_is_not_stopped(playground: Make) -> None:
     assert write_record(place.service.report("feed"))["guardrails"][0]["state"] == "holds"
 
 
-def test_only_a_person_with_a_reason_resumes_and_evidence_restarts(everywhere: Make) -> None:
-    place = everywhere()
+def test_only_a_person_with_a_reason_resumes_and_evidence_restarts(playground_on_every_store: Make) -> None:
+    place = playground_on_every_store()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
     with pytest.raises(OptionError, match=r"stopped by its guardrail monitor .*needs a reason"):
@@ -113,8 +113,8 @@ def test_a_warning_comes_before_and_is_sent_once(playground: Make) -> None:
     assert place.messages[0]["verdicts"][0]["name"] == "y"
 
 
-def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make) -> None:
-    place = everywhere()
+def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(playground_on_every_store: Make) -> None:
+    place = playground_on_every_store()
     for _ in range(4):
         place.round()
     place.service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
@@ -151,8 +151,8 @@ def test_a_restart_continues_with_the_same_evidence(playground: Make) -> None:
     assert one.service.show("feed").guardrail_monitor == two.service.show("feed").guardrail_monitor
 
 
-def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Make) -> None:
-    place = everywhere()
+def test_a_study_of_an_older_version_is_judged_from_its_past_once(playground_on_every_store: Make) -> None:
+    place = playground_on_every_store()
     for _ in range(4):
         place.round(users=60, harm=1.0)
     row = place.row

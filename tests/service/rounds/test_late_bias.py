@@ -40,7 +40,7 @@ class Round:
         return RoundObservations(self.number, tuple(observations))
 
 
-def known_of(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
+def estimate_candidates(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
     """Return a study's estimates of both candidates; `window` is the number of rounds that stay open to correction."""
     study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), learner=Thompson(draws=2), seed=seed)
     learned = initial_update(study)
@@ -62,7 +62,7 @@ def known_of(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
 def bias(runs: int, *, window: int) -> float:
     """Return the difference of the late candidate from its twin, in deviations of a unit."""
     rng = np.random.default_rng(17)
-    found = [known_of(rng, seed, window=window) for seed in range(runs)]
+    found = [estimate_candidates(rng, seed, window=window) for seed in range(runs)]
     return float(np.mean([second - first for first, second in found]) / DEVIATION)
 
 

@@ -27,7 +27,7 @@ def study() -> Study:
     return Study(rows, objective, learner=Thompson(draws=2), seed=7, baseline=0, control_share=0.1)
 
 
-def lesson(number: int, units: int) -> RoundObservations:
+def measured_round(number: int, units: int) -> RoundObservations:
     """Return the measurements of a round after the events of this many units; none before the first."""
     values = np.random.default_rng(number).normal(size=(3, 50, 2)) if units else np.empty((0, 0, 2))
     observations = [
@@ -38,7 +38,7 @@ def lesson(number: int, units: int) -> RoundObservations:
     return RoundObservations(number, (*observations, control))
 
 
-def taught(known: list[list[int]], window: int) -> str:
+def learn_in_order(known: list[list[int]], window: int) -> str:
     """Return a study after closes with this many units per round, one row per close, with an open window."""
     learned = initial_update(study())
     open_: list[int] = []
@@ -47,7 +47,7 @@ def taught(known: list[list[int]], window: int) -> str:
         stay = [number for number in (*open_, *due) if number + window > now]
         before = known[now - 2] if now > 1 else units
         corrected = [number for number in open_ if units[number - 1] != before[number - 1]]
-        now_known = {number: lesson(number, units[number - 1]) for number in (*open_, *due)}
+        now_known = {number: measured_round(number, units[number - 1]) for number in (*open_, *due)}
         correction = build_correction(open_, corrected, due, stay, now_known.__getitem__)
         learned = update_learner(learned, [now_known[number] for number in due], correction)
         open_ = stay
@@ -66,17 +66,17 @@ def test_lateness_inside_the_window_does_not_matter(data: st.DataObject) -> None
         late[place : place + window, place] = came
         late[place + window :, place] = units
     on_time = [unit_counts] * closes
-    ends = [json.loads(taught(known, window)) for known in (late.tolist(), on_time)]
+    ends = [json.loads(learn_in_order(known, window)) for known in (late.tolist(), on_time)]
     assert ends[0]["learned"] == ends[1]["learned"]
     assert ends[0]["learned_rounds"] == ends[1]["learned_rounds"] == rounds
     assert "correctable" not in ends[0]
 
 
 def test_a_step_that_corrects_publishes_on_what_is_known_now() -> None:
-    first = update_learner(initial_update(study()), [lesson(1, 5)], Correction(final=0))
-    again = update_learner(first, [], Correction(again=(lesson(1, 50),), ended=False))
+    first = update_learner(initial_update(study()), [measured_round(1, 5)], Correction(final=0))
+    again = update_learner(first, [], Correction(again=(measured_round(1, 50),), ended=False))
     assert (again.study.rounds, again.study.policy.version, again.problems) == (1, 2, ())
-    assert again.text == update_learner(first, [], Correction(again=(lesson(1, 50),), ended=False)).text
+    assert again.text == update_learner(first, [], Correction(again=(measured_round(1, 50),), ended=False)).text
     assert again.study.policy.probabilities != update_learner(first, []).study.policy.probabilities
     served = dict(again.study.state()["correctable"]["policies"])
     assert served[0] == list(study().policy.probabilities)
@@ -86,11 +86,11 @@ def test_a_round_that_cannot_be_learned_again_leaves_the_others(monkeypatch: pyt
     learned = update_learner(
         initial_update(study()),
         [
-            lesson(1, 5),
+            measured_round(1, 5),
         ],
         Correction(final=0),
     )
-    learned = update_learner(learned, [lesson(2, 5)], Correction(ended=False, final=0))
+    learned = update_learner(learned, [measured_round(2, 5)], Correction(ended=False, final=0))
     learn = Thompson.learn
 
     def failing(self: Thompson, problem: Any, state: Any, round: Any) -> Any:
@@ -100,35 +100,41 @@ def test_a_round_that_cannot_be_learned_again_leaves_the_others(monkeypatch: pyt
 
     monkeypatch.setattr(Thompson, "learn", failing)
     again = update_learner(
-        learned, [lesson(3, 9)], Correction(again=(lesson(1, 41), lesson(2, 30)), ended=False, final=0)
+        learned,
+        [measured_round(3, 9)],
+        Correction(again=(measured_round(1, 41), measured_round(2, 30)), ended=False, final=0),
     )
     assert again.problems == ("round 1 could not be learned again: no",)
     assert (again.study.rounds, again.study.correctable) == (2, (1, 2))
-    better = update_learner(again, [], Correction(again=(lesson(1, 40), lesson(2, 30), lesson(3, 9)), ended=False))
+    better = update_learner(
+        again, [], Correction(again=(measured_round(1, 40), measured_round(2, 30), measured_round(3, 9)), ended=False)
+    )
     assert (better.problems, better.study.correctable) == ((), (0, 1, 2))
 
 
 def test_a_study_without_its_correction_state_continues_without_corrections(monkeypatch: pytest.MonkeyPatch) -> None:
     learned = initial_update(study())
     for number in (1, 2):
-        learned = update_learner(learned, [lesson(number, 5)], Correction(ended=False, final=0))
+        learned = update_learner(learned, [measured_round(number, 5)], Correction(ended=False, final=0))
 
     def failing(self: Study, observations: Any) -> None:
         raise SolverError("no")
 
     monkeypatch.setattr(Study, "settle", failing)
-    after = update_learner(learned, [lesson(3, 9)], Correction(settled=(lesson(1, 5),), ended=False, final=0))
+    after = update_learner(
+        learned, [measured_round(3, 9)], Correction(settled=(measured_round(1, 5),), ended=False, final=0)
+    )
     assert after.problems == ("learned rounds could not be corrected: no; they are final now",)
     assert (after.study.rounds, after.study.correctable) == (3, (2,))
 
 
 @pytest.mark.parametrize("trouble", [MemoryError, OSError])
 def test_a_machine_error_does_not_lose_a_round(monkeypatch: pytest.MonkeyPatch, trouble: type[Exception]) -> None:
-    learned = update_learner(initial_update(study()), [lesson(1, 5)], Correction(final=0))
+    learned = update_learner(initial_update(study()), [measured_round(1, 5)], Correction(final=0))
 
     def failing(*given: Any, **named: Any) -> None:
         raise trouble
 
     monkeypatch.setattr(Thompson, "learn", failing)
     with pytest.raises(trouble):
-        update_learner(learned, [], Correction(again=(lesson(1, 9),), ended=False))
+        update_learner(learned, [], Correction(again=(measured_round(1, 9),), ended=False))

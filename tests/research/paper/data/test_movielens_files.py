@@ -27,7 +27,7 @@ def write_csv(place: Path, end: str = "\n") -> None:
     (place / "movies.csv").write_text(end.join(["movieId,title,genres", *movies, ""]), encoding="utf-8", newline="")
 
 
-def dat(stars: bool) -> bytes:
+def dat_file(stars: bool) -> bytes:
     """Write the format of 10M and 1M: no header, two colons, Latin letters in one byte each."""
     if stars:
         return "".join(f"{user}::{movie}::{rated:g}::838985046\n" for user, movie, rated in RATINGS).encode()
@@ -49,16 +49,16 @@ def test_comma_separated_files_are_read(tmp_path: Path, end: str) -> None:
 
 
 def test_files_with_colons_are_read(tmp_path: Path) -> None:
-    (tmp_path / "ratings.dat").write_bytes(dat(stars=True))
-    (tmp_path / "movies.dat").write_bytes(dat(stars=False))
+    (tmp_path / "ratings.dat").write_bytes(dat_file(stars=True))
+    (tmp_path / "movies.dat").write_bytes(dat_file(stars=False))
     check(load(tmp_path))
 
 
 def test_the_official_archive_is_read_as_it_is_and_from_one_directory_above(tmp_path: Path) -> None:
     (tmp_path / "ml-1m").mkdir()
     with zipfile.ZipFile(tmp_path / "ml-1m" / "ml-1m.zip", "w") as archive:
-        archive.writestr("ml-1m/ratings.dat", dat(stars=True))
-        archive.writestr("ml-1m/movies.dat", dat(stars=False))
+        archive.writestr("ml-1m/ratings.dat", dat_file(stars=True))
+        archive.writestr("ml-1m/movies.dat", dat_file(stars=False))
     check(load(tmp_path / "ml-1m"))
     check(load(tmp_path))
 

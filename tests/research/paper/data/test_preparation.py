@@ -17,7 +17,7 @@ def of(pairs: set[tuple[int, int]], worth: list[float] | None = None) -> Interac
     return Interactions("tiny", users, items, 13, 13, known)
 
 
-def slowly(pairs: set[tuple[int, int]], least: int) -> set[tuple[int, int]]:
+def filter_one_by_one(pairs: set[tuple[int, int]], least: int) -> set[tuple[int, int]]:
     """Remove one user or item at a time, until all have enough ratings."""
     left = set(pairs)
     while True:
@@ -35,7 +35,7 @@ def slowly(pairs: set[tuple[int, int]], least: int) -> set[tuple[int, int]]:
 
 @given(PAIRS, st.integers(1, 4))
 def test_the_core_is_the_largest_set_in_which_all_have_enough(pairs: set[tuple[int, int]], least: int) -> None:
-    expected = slowly(pairs, least)
+    expected = filter_one_by_one(pairs, least)
     if not expected:
         with pytest.raises(InputError, match="the data is too small"):
             core(of(pairs), least)
