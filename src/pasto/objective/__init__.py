@@ -1,6 +1,6 @@
 """Objectives: a goal to raise and guardrails to keep, as a concave f with its gradient."""
 
-from pasto.objective.goals import Guardrail, LinearGoal, Ratio, RatioGoal, UtilityGoal, ratio
+from pasto.objective.goals import Guardrail, LinearGoal, RatioGoal, UtilityGoal
 from pasto.objective.normal_form import NormalForm
 from pasto.objective.objective import (
     Objective,
@@ -12,6 +12,7 @@ from pasto.objective.objective import (
     utility,
 )
 from pasto.objective.parsing import ParsedGuardrail, parse_keep, parse_metric, parse_objective
+from pasto.objective.ratio_metric import Ratio, ratio
 
 __all__ = [
     "Guardrail",

@@ -15,13 +15,13 @@ from pasto.objective.goals import (
     Goal,
     Guardrail,
     LinearGoal,
-    Ratio,
     RatioGoal,
     UtilityGoal,
     check_utility,
     likely_percentage,
 )
 from pasto.objective.normal_form import NormalForm
+from pasto.objective.ratio_metric import Ratio
 
 
 @dataclass(frozen=True, slots=True)

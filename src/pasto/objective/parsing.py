@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
 from pasto.errors import ObjectiveError
-from pasto.objective.goals import Ratio, ratio
 from pasto.objective.objective import Objective, maximize, minimize
+from pasto.objective.ratio_metric import Ratio, ratio
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _KEEP = re.compile(

@@ -11,8 +11,8 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.errors import MeansError, OptionError, UnsupportedError
 from pasto.objective import Objective
-from pasto.objective.goals import Ratio
 from pasto.objective.objective import Utility
+from pasto.objective.ratio_metric import Ratio
 from pasto.planning.learning_forecast import LearningScenario
 
 DailySwing = Literal["unknown", "seen", "none"]
