@@ -49,18 +49,6 @@ def shown_commands() -> Iterator[tuple[Path, str, str]]:
 SHOWN = list(shown_commands())
 
 
-def test_the_readme_states_that_only_python_adds_and_retires_candidates() -> None:
-    from pasto.service.http.routes import ROUTES
-
-    assert not any("candidate" in route.path for route in ROUTES)
-    assert not any(word in path for path in commands() for word in ("retire", "candidate"))
-    points = re.split(r"\n(?=- |\n)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    claims = [" ".join(point.split()) for point in points if "retired" in point]
-    assert len(claims) == 1
-    assert "from Python only" in claims[0]
-    assert "**Live traffic**" not in claims[0]
-
-
 def files_of_the_repository() -> Iterator[Path]:
     """Return every file except those in .gitignore, without using git, which a machine may lack."""
     lines = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()

@@ -160,18 +160,56 @@ def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any
     file.write_text(file.read_text().replace("maximize: watch_time", "minimize: watch_time"))
     edited = run("study", "edit", file, "--reason", "the wrong way round")
     assert edited.exit_code == 0, edited.stderr
-    assert "minimize watch_time" in edited.stdout
+    assert 'goal: {"maximize": "watch_time"} → {"minimize": "watch_time"}' in edited.stdout
     assert run("study", "delete", "feed").stdout == "feed: deleted; its audit log stays under feed@1\n"
     assert json.loads(run("study", "list", "--json").stdout) == []
     assert run("study", "create", file, "--start").exit_code == 0
-    for rejected in (run("study", "edit", file), run("study", "delete", "feed")):
-        assert rejected.exit_code == 2
-        assert "needs it to be draft" in rejected.stderr
+    rejected = run("study", "delete", "feed")
+    assert rejected.exit_code == 2
+    assert "needs it to be draft" in rejected.stderr
     assert run("study", "archive", "feed", "--reason", "done").exit_code == 0
     again = run("study", "create", file, "--start")
     assert "the archived study feed is now feed@2" in again.stderr
     log = json.loads(run("study", "audit", "feed@2", "--json").stdout)
     assert [line["action"] for line in log] == ["create", "start", "archive", "rename"]
+
+
+def test_a_running_study_is_edited(run: Any, place: Path) -> None:
+    assert run("study", "init").exit_code == 0
+    file = place / "study.yaml"
+    assert run("study", "create", file, "--start").exit_code == 0
+    edited = run("study", "edit", "feed", "--set", "traffic.explore=25%", "--set", "guardrails.like_rate.at_least=-1%")
+    assert edited.exit_code == 0, edited.stderr
+    assert "traffic.explore: 100% → 25%" in edited.stdout
+    assert "guardrails.like_rate.at_least: -2% → -1%" in edited.stdout
+    assert "in effect since round 2, policy 2" in edited.stdout
+    added = run("study", "candidate", "add", "feed", "like_weight=3", "share_weight=1", "--name", "bold")
+    assert "candidates.bold: added" in added.stdout
+    name = "like_weight=2,share_weight=0"
+    assert f"candidates.{name}: retired" in run("study", "candidate", "retire", "feed", name).stdout
+    assert f"candidates.{name}: served again" in run("study", "candidate", "restore", "feed", name).stdout
+    printed = run("study", "show", "feed").stdout
+    assert "after round 1: traffic.explore: 100% → 25%; guardrails.like_rate.at_least: -2% → -1%" in printed
+    present = json.loads(run("study", "show", "feed", "--json").stdout)["document"]
+    (place / "feed.json").write_text(json.dumps({**present, "owner": "feed team"}))
+    planned = run("study", "edit", "feed", "-f", place / "feed.json", "--dry-run")
+    assert planned.stdout == "  owner: none → feed team\nnothing was written\n"
+    asked = run("study", "edit", "feed", "-f", place / "feed.json", input="n\n")
+    assert asked.exit_code == 1
+    assert "owner: none → feed team" in asked.stderr
+    assert run("study", "edit", "feed", "-f", place / "feed.json", input="y\n").exit_code == 0
+    same = run("study", "edit", "feed", "-f", place / "feed.json", "--yes")
+    assert same.stdout == "feed: the study file is as it should be; nothing to change\n"
+    assert "feed team" in run("study", "show", "feed").stdout
+    for wrong, message in (
+        (("--set", "unit=session"), "assigned by and averaged over"),
+        (("--set", "traffic.explore"), "FIELD=VALUE"),
+        ((), "give either a study file with -f or fields with --set"),
+    ):
+        refused = run("study", "edit", "feed", *wrong)
+        assert refused.exit_code == 2
+        assert message in refused.stderr
+    assert run("study", "replay", "feed").exit_code == 0
 
 
 HISTORY = {

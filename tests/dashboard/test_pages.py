@@ -191,9 +191,33 @@ def test_a_draft_is_edited_by_a_form(browser: Any, service: Service) -> None:
         assert response.status_code == status
         assert message in response.text
         assert 'action="/studies/feed/edit"' in response.text
-    service.change("feed", "start", who="ann")
+    service.change("feed", "archive", who="ann", reason="over")
     assert browser.get("/studies/feed/edit").status_code == 409
     assert "/edit" not in browser.get("/studies/feed").text
+
+
+def test_a_running_study_is_edited_by_a_form_that_shows_the_changes_first(browser: Any, service: Service) -> None:
+    browser.post("/new", {"token": browser.token("/new"), "text": EXAMPLE})
+    service.change("feed", "start", who="ann")
+    assert 'href="/studies/feed/edit"' in browser.get("/studies/feed").text
+    text = EXAMPLE.replace("explore: 100%", "explore: 25%")
+    form = {"token": browser.token("/studies/feed/edit"), "text": text, "reason": "less risk", "generation": "2"}
+    preview = browser.post("/studies/feed/edit", {**form, "step": "preview"})
+    assert preview.status_code == 200
+    assert "traffic.explore: 100% → 25%" in preview.text
+    assert service.show("feed").round == 1
+    saved = browser.post("/studies/feed/edit", {**form, "step": "apply"})
+    assert (saved.status_code, saved.headers["location"]) == (303, "/studies/feed")
+    assert service.show("feed").document["traffic"]["explore"] == 0.25
+    assert "traffic.explore: 100% → 25%" in browser.get("/studies/feed/log").text
+    conflict = browser.post("/studies/feed/edit", {**form, "step": "apply", "text": EXAMPLE})
+    assert conflict.status_code == 409
+    assert "was edited by local" in html.unescape(conflict.text)
+    wrong = browser.post(
+        "/studies/feed/edit", {**form, "generation": "", "text": text.replace("unit: user", "unit: session")}
+    )
+    assert wrong.status_code == 422
+    assert "averaged over" in wrong.text
 
 
 def test_a_refused_action_is_reported_above_the_study(browser: Any, learned: Service) -> None:

@@ -58,10 +58,10 @@ def traffic() -> Callable[[Service, int], list[dict[str, Any]]]:
             drawn = {"unit": unit, "version": version, "candidate": cell.name}
             noise = (hash((number, version)) % 1000) / 500 - 1
             found.append({"type": "exposure", "id": f"e{version}/{number}", **drawn})
-            seconds = {0: 2.0, 1: 0.0, 2: 0.1, 3: -1.0}[weight] + noise
+            seconds = {0: 2.0, 1: 0.0, 2: 0.1, 3: -1.0}.get(weight, 1.0) + noise
             fields = {"seconds": seconds}
             found.append({"type": "metric", "id": f"w{version}/{number}", "name": "watch", "fields": fields, **drawn})
-            for like in range({0: 0, 1: 1, 2: 2, 3: 1}[weight] if number % 4 else 0):
+            for like in range({0: 0, 1: 1, 2: 2, 3: 1}.get(weight, 1) if number % 4 else 0):
                 found.append({"type": "metric", "id": f"l{version}/{number}/{like}", "unit": unit, "name": "like"})
         return found
 

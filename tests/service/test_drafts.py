@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pasto.errors import LifecycleError, OptionError, StudyFileError, UnknownStudyError
+from pasto.errors import ConflictError, LifecycleError, OptionError, StudyFileError, UnknownStudyError
 from pasto.report.records import write_record
 from pasto.service.service import Service
 from pasto.store import open_store
@@ -29,15 +29,26 @@ def test_a_draft_is_edited(service: Service, document: Document) -> None:
     assert service.replay("feed").identical
 
 
-def test_what_is_no_draft_or_another_study_is_not_edited(learning: Service, document: Document) -> None:
-    with pytest.raises(LifecycleError, match="'feed' is learning and edit needs it to be draft"):
-        learning.edit("feed", document, who="ann")
-    with pytest.raises(OptionError, match="the file is of study 'feed', and a draft keeps its name 'fed'"):
-        learning.edit("fed", document, who="ann")
+def test_a_wrong_file_is_not_taken_for_a_draft(service: Service, document: Document) -> None:
+    service.create(document, who="ann")
+    with pytest.raises(OptionError, match="the file is of study 'fed', and a draft keeps its name 'feed'"):
+        service.edit("feed", {**document, "name": "fed"}, who="ann")
     with pytest.raises(StudyFileError):
-        learning.edit("feed", {**document, "goal": {}}, who="ann")
+        service.edit("feed", {**document, "goal": {}}, who="ann")
     with pytest.raises(UnknownStudyError):
-        learning.edit("fed", {**document, "name": "fed"}, who="ann")
+        service.edit("fed", {**document, "name": "fed"}, who="ann")
+    with pytest.raises(StudyFileError, match="leave these candidates out of the file"):
+        service.edit("feed", {**document, "retired": ["w=0"]}, who="ann")
+
+
+def test_single_fields_of_a_draft_are_edited(service: Service, document: Document) -> None:
+    service.create(document, who="ann")
+    edited = service.edit("feed", fields={"goal": {"minimize": "watch"}}, add=[{"w": 9}], who="ann", generation=1)
+    assert edited.goal == "minimize watch"
+    assert edited.candidates == 5
+    assert service.edit("feed", fields={"owner": "me"}, who="ann", dry_run=True).owner == ""
+    with pytest.raises(ConflictError, match="was edited after generation 1"):
+        service.edit("feed", fields={"owner": "me"}, who="ann", generation=1)
 
 
 def test_a_deleted_draft_is_gone_on_every_node(service: Service, document: Document) -> None:

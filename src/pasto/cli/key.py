@@ -8,8 +8,8 @@ import click
 
 from pasto.cli.connection import api_options, current_user, open_api
 from pasto.cli.duration_option import DurationType
-from pasto.cli.output import console, echo, print_json, print_table
-from pasto.cli.study import as_json_option, format_local_time
+from pasto.cli.output import console, echo, format_local_time, print_json, print_table
+from pasto.cli.study import as_json_option
 from pasto.errors import OptionError
 from pasto.formatting import format_duration
 

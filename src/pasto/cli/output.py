@@ -9,6 +9,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from datetime import UTC, datetime
 from io import TextIOWrapper
 from textwrap import wrap
 from time import monotonic
@@ -45,6 +46,15 @@ def console(*, stderr: bool = False) -> Console:
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = UNWRAPPED
     return screen
+
+
+def format_local_time(at: float) -> str:
+    """Return a moment in the terminal's own time zone, with its offset from UTC.
+
+    >>> datetime.fromisoformat(format_local_time(0.0)).timestamp()
+    0.0
+    """
+    return datetime.fromtimestamp(at, UTC).astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def print_facts(screen: Console, facts: Sequence[tuple[str, str]]) -> None:

@@ -7,15 +7,15 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pasto.cli.connection import api_options, current_user, open_api, warn_unserved
-from pasto.cli.output import console, echo, print_facts, print_json, print_table
+from pasto.cli.output import console, echo, format_local_time, print_facts, print_json, print_table
 from pasto.cli.study_check import check, history_option, load_with_history
+from pasto.cli.study_edit import candidate, describe_edit, edit
 from pasto.errors import InputError, OptionError
 from pasto.report.guardrail_text import verdict_text
 from pasto.report.text import describe_history
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pasto.service.study_records import StudyOverview
     from pasto.store import AuditRow
 
+MAX_EDITS = 10
+"""Edits that `pasto study show` prints; the audit log has all."""
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
 
@@ -146,29 +148,6 @@ def create(
     _print_study(created, as_json)
 
 
-@study.command(short_help="Replace the study file of a draft.", epilog="\b\nExample:\n  pasto study edit feed.yaml\n")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@history_option
-@click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
-@api_options
-@as_json_option
-def edit(
-    file: Path, history: str | None, reason: str, store: str, url: str | None, key: str | None, as_json: bool
-) -> None:
-    """Replace the study file of a draft; the file's `name` selects the draft.
-
-    A started study cannot be edited: archive it, and create a study with the same name or another one.
-    """
-    spec = load_with_history(file, history)
-    for warning in spec.warnings:
-        echo(f"note: {warning}", err=True)
-    with open_api(store, url, key) as api:
-        edited = api.edit(spec.name, spec.document, who=current_user(), reason=reason)
-    for warning in edited.warnings[len(spec.warnings) :]:
-        echo(f"note: {warning}", err=True)
-    _print_study(edited, as_json)
-
-
 @study.command(short_help="Delete a draft.", epilog="\b\nExample:\n  pasto study delete feed\n")
 @click.argument("name")
 @click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
@@ -188,6 +167,8 @@ def delete(name: str, reason: str, store: str, url: str | None, key: str | None,
 
 
 study.add_command(check)
+study.add_command(edit)
+study.add_command(candidate)
 
 
 @study.command("list", short_help="List all studies with their states.", epilog="\b\nExample:\n  pasto study list\n")
@@ -439,7 +420,8 @@ _RESOLVED = {"learn": "learned as it is at the next close", "discard": "left out
 
 
 def _facts(study: StudyOverview) -> list[tuple[str, str]]:
-    facts = [("objective", study.objective), ("candidates", f"{study.candidates:,}")]
+    facts = [("owner", study.owner)] if study.owner else []
+    facts += [("objective", study.objective), ("candidates", f"{study.candidates:,}")]
     if study.assigned_by == "external":
         facts.append(("assigned by", "another platform; the candidate that an exposure names counts"))
     if (history := study.history) is not None:
@@ -467,13 +449,5 @@ def _facts(study: StudyOverview) -> list[tuple[str, str]]:
     if study.closes_at is not None:
         facts.append(("closes at", format_local_time(study.closes_at)))
     facts.append(("created", format_local_time(study.created_at)))
+    facts += [("edited", describe_edit(edit)) for edit in study.edits[-MAX_EDITS:]]
     return facts
-
-
-def format_local_time(at: float) -> str:
-    """Return a moment in the terminal's own time zone, with its offset from UTC.
-
-    >>> datetime.fromisoformat(format_local_time(0.0)).timestamp()
-    0.0
-    """
-    return datetime.fromtimestamp(at, UTC).astimezone().isoformat(sep=" ", timespec="seconds")

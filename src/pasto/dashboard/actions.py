@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -19,9 +19,10 @@ from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, error_response
 from pasto.service.http.studies import ask_replay
-from pasto.service.lifecycle import check_draft
+from pasto.service.lifecycle import check_editable
 from pasto.service.rounds.data_check import RESOLUTIONS
 from pasto.service.study_file import EXAMPLE, read_document
+from pasto.service.study_file.edit import FieldChange
 from pasto.service.study_records import StudyOverview
 
 MAX_FORM_FIELDS = 50
@@ -80,47 +81,63 @@ class Actions:
         def save(document: dict[str, Any], reason: str) -> StudyOverview:
             return call.service.create(document, who=session.name, reason=reason)
 
-        return await self._save(call, session, save)
+        form = await self._read_form(call, session)
+        response, _ = await self._save(call, session, save, form.get("text", ""), form.get("reason", ""))
+        return response
 
     async def show_edit_form(self, call: HttpRequest, session: Session) -> HttpResponse:
-        """Show the form for a draft, filled with its file."""
+        """Show the form for a draft or a running study, filled with its file."""
         self._require_admin(session)
         name = call.path("name")
         study = await call.run(lambda: call.service.show(name))
-        check_draft(name, study.state, "edit")
+        check_editable(name, study.state)
         text = yaml.safe_dump(
             dict(study.document), sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
         )
-        return self._render_form(session, text, {}, editing=name)
+        return self._render_form(session, text, {}, editing=study)
 
     async def edit(self, call: HttpRequest, session: Session) -> HttpResponse:
-        """Replace the file of a draft, or show the problems of the new file by field."""
+        """Replace the file of a study, or show the problems of the new file by field.
+
+        The changes of a running study are shown first, and saved by a second request.
+        """
         name = call.path("name")
+        form = await self._read_form(call, session)
+        study = await call.run(lambda: call.service.show(name))
+        text, reason, sent = form.get("text", ""), form.get("reason", ""), form.get("generation", "")
+        generation = int(sent) if sent.isdecimal() and len(sent) < 16 else None
+        preview = study.state != "draft" and form.get("step") != "apply"
 
         def save(document: dict[str, Any], reason: str) -> StudyOverview:
-            return call.service.edit(name, document, who=session.name, reason=reason)
+            return call.service.edit(
+                name, document, who=session.name, reason=reason, generation=generation, dry_run=preview
+            )
 
-        return await self._save(call, session, save, editing=name)
+        response, planned = await self._save(call, session, save, text, reason, editing=study)
+        if not preview or planned is None:
+            return response
+        return self._render_form(session, text, {}, reason, editing=study, changes=planned.changes or ())
 
     async def _save(
         self,
         call: HttpRequest,
         session: Session,
         save: Callable[[dict[str, Any], str], StudyOverview],
-        editing: str = "",
-    ) -> HttpResponse:
-        form = await self._read_form(call, session)
-        text, reason = form.get("text", ""), form.get("reason", "")
+        text: str,
+        reason: str,
+        editing: StudyOverview | None = None,
+    ) -> tuple[HttpResponse, StudyOverview | None]:
+        """Save a study file; return the page that follows, and the study unless the file has problems."""
         file_format: Any = detect_format(text)
         try:
             saved = await call.run(lambda: save(read_document(text, file_format), reason))
         except StudyFileError as error:
-            return self._render_form(session, text, error.problems, reason, status=422, editing=editing)
+            return self._render_form(session, text, error.problems, reason, status=422, editing=editing), None
         except PastoError as error:
             response = error_response(error, call.settings.retry_after)
             status = 400 if response is None else response.status
-            return self._render_form(session, text, {"": str(error)}, reason, status=status, editing=editing)
-        return redirect(f"/studies/{quote(saved.name, safe='')}")
+            return self._render_form(session, text, {"": str(error)}, reason, status=status, editing=editing), None
+        return redirect(f"/studies/{quote(saved.name, safe='')}"), saved
 
     async def change(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Change the state of a study, or show why that is not possible."""
@@ -189,14 +206,18 @@ class Actions:
         problems: dict[str, str] | Any,
         reason: str = "",
         status: int = 200,
-        editing: str = "",
+        editing: StudyOverview | None = None,
+        changes: Sequence[FieldChange] | None = None,
     ) -> HttpResponse:
         values = {
             **self._pages.frame(session),
             "text": text,
             "problems": dict(problems),
             "reason": reason,
-            "editing": editing,
-            "place": f"/studies/{quote(editing, safe='')}" if editing else "",
+            "editing": "" if editing is None else editing.name,
+            "running": editing is not None and editing.state != "draft",
+            "generation": None if editing is None else editing.generation,
+            "changes": changes,
+            "place": "" if editing is None else f"/studies/{quote(editing.name, safe='')}",
         }
         return render_page("new.html", values, status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -20,6 +21,7 @@ from pasto.formatting import (
     format_time_span,
 )
 from pasto.report.data_text import departure_text
+from pasto.report.edit_text import describe_change
 from pasto.report.guardrail_text import basis_text, certificate_text, verdict_text
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, Headers, HttpResponse
@@ -40,6 +42,13 @@ SAFE: Headers = (
 )
 
 HTML: Headers = ((b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"), *SAFE)
+
+
+def _describe_change(change: Any) -> str:
+    """Return a change of a study file, a record or its JSON in the audit log, as one line."""
+    if isinstance(change, Mapping):
+        return describe_change(change["field"], change["before"], change["after"])
+    return describe_change(change.field, change.before, change.after)
 
 
 def _pretty(value: Any) -> str:
@@ -68,6 +77,7 @@ TEMPLATES.filters.update(
     certificate=certificate_text,
     verdict=verdict_text,
     departure=departure_text,
+    change=_describe_change,
 )
 
 

@@ -157,6 +157,33 @@ class GuardrailMonitor:
         }
         return GuardrailMonitor(self.pooled, floor_states=levels or None)
 
+    def restart(self, before: Sequence[StopLevel], after: Sequence[StopLevel]) -> GuardrailMonitor:
+        """Return the monitor for other stop levels: evidence against a level that changed is dropped.
+
+        Evidence against one level is no evidence against another. The spread of units stays, and so does the
+        control's level while a level is judged on the same basis.
+
+        >>> from pasto.inference.round_data import CellMoments
+        >>> floor = StopLevel("likes", Quantity(0), -0.05, relative=True)
+        >>> means = {"control": 1.0, "learner": 0.6}
+        >>> cells = [CellMoments(arm, -1, 200, (mean,), ((200.0,),)) for arm, mean in means.items()]
+        >>> monitor = GuardrailMonitor().add_rounds([floor], [MeasuredRound(7, {}, cells)])
+        >>> monitor.restart([floor], [replace(floor, value=-0.5)]).verdicts([floor])
+        ()
+        """
+        levels = {floor.name: floor for floor in before}
+        states = dict(self.floor_states or {})
+        for floor in after:
+            was, floor_state = levels.get(floor.name), states.get(floor.name)
+            if floor == was or floor_state is None:
+                continue
+            evidence = floor_state.evidence_state
+            if was is not None and was.basis == floor.basis and isinstance(evidence, LevelEvidence):
+                states[floor.name] = FloorState(evidence.rearm())
+            else:
+                del states[floor.name]
+        return replace(self, floor_states=states if self.floor_states is not None else None)
+
     def allowed_changes(self, floors: Sequence[StopLevel]) -> dict[str, float]:
         """Return, by floor name, the change against the control that a level in the metric's own units allows."""
         changes = {}
@@ -182,7 +209,9 @@ class GuardrailMonitor:
         error, warning_error = (error_per_claim(level, max(len(judged), 1)) for level in (confidence, warning))
         verdicts = []
         for floor in judged:
-            floor_state = self.floor_states[floor.name]
+            floor_state = self.floor_states.get(floor.name)
+            if floor_state is None:  # its level changed, and no round was judged since
+                continue
             verdicts.append(
                 judge_guardrail(
                     floor,

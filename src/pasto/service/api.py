@@ -27,8 +27,21 @@ class StudyApi(Protocol):
         """Check a study file and its source tables without creating a study."""
         ...
 
-    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> StudyOverview:
-        """Replace the study file of a draft."""
+    def edit(
+        self,
+        name: str,
+        document: Mapping[str, Any] | None = None,
+        *,
+        who: str,
+        reason: str = "",
+        fields: Mapping[str, Any] | None = None,
+        add: Sequence[Mapping[str, Any]] = (),
+        retire: Sequence[str] = (),
+        restore: Sequence[str] = (),
+        generation: int | None = None,
+        dry_run: bool = False,
+    ) -> StudyOverview:
+        """Edit the study file of a draft or of a running study."""
         ...
 
     def delete(self, name: str, *, who: str, reason: str = "") -> DeletedStudy:

@@ -20,6 +20,7 @@ from pasto.inference.round_data import CellMoments, CellTable, join_cells
 from pasto.inference.sender_departure import Departure, SenderEvidence
 from pasto.metrics import Moments
 from pasto.report.records import ArmVerdict, ClosedRoundRecord, RoundShortage
+from pasto.service.study_file.edit import RecordedEdit
 from pasto.store import CloseRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 
@@ -255,6 +256,8 @@ class CloseRecord:
     method: int | None = None
     """Number of the method that gathered the evidence for the verdicts."""
     problems: tuple[str, ...] = ()
+    edit: RecordedEdit | None = None
+    """Edit that ended the round; the next round ran under the edited study file."""
 
     @property
     def measured(self) -> tuple[RecordedRound, ...]:
@@ -292,6 +295,8 @@ class CloseRecord:
             document["final"] = list(map(asdict, self.final))
         if self.uses_covariates:
             document["uses_covariates"] = True
+        if self.edit is not None:
+            document["edit"] = asdict(self.edit)
         if self.senders is not None:
             document["senders"] = _write_senders(self.senders)
         if self.look is not None:
@@ -325,6 +330,7 @@ class CloseRecord:
             verdicts=None if verdicts is None else tuple(ArmVerdict(**verdict) for verdict in verdicts),
             method=document.get("method"),
             problems=tuple(document["problems"]),
+            edit=None if "edit" not in document else RecordedEdit.from_saved(document["edit"]),
         )
 
 

@@ -33,6 +33,7 @@ from pasto.service.archive import ArchiveResult
 from pasto.service.close_record import CloseSummary
 from pasto.service.retention import UnitErasure
 from pasto.service.source_check import StudyFileCheck
+from pasto.service.study_file.edit import EditRequest
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary
 from pasto.service.webhook_sender import WebhookRecord, WebhookTrial
 from pasto.store import AuditRow
@@ -89,9 +90,39 @@ class HttpStudyApi:
         """Create a study from a study file."""
         return self._request(StudyOverview, "POST", "/v1/studies" + _reason_query(reason), dict(document), who=who)
 
-    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> StudyOverview:
-        """Replace the study file of a draft."""
-        return self._request(StudyOverview, "PUT", _study_path(name) + _reason_query(reason), dict(document), who=who)
+    def edit(
+        self,
+        name: str,
+        document: Mapping[str, Any] | None = None,
+        *,
+        who: str,
+        reason: str = "",
+        fields: Mapping[str, Any] | None = None,
+        add: Sequence[Mapping[str, Any]] = (),
+        retire: Sequence[str] = (),
+        restore: Sequence[str] = (),
+        generation: int | None = None,
+        dry_run: bool = False,
+    ) -> StudyOverview:
+        """Edit the study file of a draft or of a running study."""
+        EditRequest(document, fields or {}, add, retire, restore)  # checks that they go together
+        if document is not None:
+            query = {"reason": reason, "generation": generation, "dry_run": "true" if dry_run else None}
+            sent = urlencode({name: value for name, value in query.items() if value not in (None, "")}, quote_via=quote)
+            path = _study_path(name) + (f"?{sent}" if sent else "")
+            return self._request(StudyOverview, "PUT", path, dict(document), who=who)
+        body: dict[str, Any] = {
+            "action": "edit",
+            "reason": reason,
+            "set": dict(fields or {}),
+            "add": [dict(row) for row in add],
+            "retire": list(retire),
+            "restore": list(restore),
+            "dry_run": dry_run,
+        }
+        if generation is not None:
+            body["generation"] = generation
+        return self._request(StudyOverview, "PATCH", _study_path(name), body, who=who)
 
     def delete(self, name: str, *, who: str, reason: str = "") -> DeletedStudy:
         """Delete a draft."""

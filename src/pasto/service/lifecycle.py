@@ -50,27 +50,42 @@ ACTIONS = {
 
 DRAFT_ACTIONS = ("edit", "delete")
 """Changes of a draft besides the actions: it serves no traffic yet."""
+RUNNING_ACTIONS = ("edit",)
+"""Changes of a study that serves traffic besides the actions."""
 
 
 def allowed(state: str) -> tuple[str, ...]:
     """Return the actions that are possible in a state.
 
     >>> allowed("paused"), allowed("archived"), allowed("draft")
-    (('resume', 'archive'), (), ('start', 'archive', 'edit', 'delete'))
+    (('resume', 'archive', 'edit'), (), ('start', 'archive', 'edit', 'delete'))
     """
     names = tuple(name for name, action in ACTIONS.items() if state in action.sources)
+    if state in SERVING:
+        return (*names, *RUNNING_ACTIONS)
     return (*names, *DRAFT_ACTIONS) if state == "draft" else names
 
 
 def check_draft(study: str, state: str, action: str) -> None:
-    """Raise LifecycleError if a study that is edited or deleted is not a draft.
+    """Raise LifecycleError if a study that is deleted is not a draft.
 
-    >>> check_draft("feed", "archived", "edit")
+    >>> check_draft("feed", "archived", "delete")
     Traceback (most recent call last):
-    pasto.errors.LifecycleError: study 'feed' is archived and edit needs it to be draft; possible now: nothing, ...
+    pasto.errors.LifecycleError: study 'feed' is archived and delete needs it to be draft; possible now: nothing, ...
     """
     if state != "draft":
         raise LifecycleError(_refusal(study, state, action, ("draft",)))
+
+
+def check_editable(study: str, state: str) -> None:
+    """Raise LifecycleError if a study cannot be edited: an archived one is final.
+
+    >>> check_editable("feed", "archived")
+    Traceback (most recent call last):
+    pasto.errors.LifecycleError: study 'feed' is archived and edit needs it to be draft or learning or confirming or ...
+    """
+    if state not in ("draft", *SERVING):
+        raise LifecycleError(_refusal(study, state, "edit", ("draft", *SERVING)))
 
 
 def target(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from msgspec import structs
@@ -32,7 +32,7 @@ from pasto.service.archive import Archive, ArchiveResult
 from pasto.service.close_record import CloseSummary, NextPhase, describe_closed_round, summarize_close
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
 from pasto.service.ingest import IngestPipeline
-from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, read_horizon, target
+from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, check_editable, read_horizon, target
 from pasto.service.notifications import (
     Notifier,
     describe_close,
@@ -61,7 +61,8 @@ from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
 from pasto.service.source_check import SourceCheck, SourceHealth, StudyFileCheck, check_file, check_source
-from pasto.service.study_file import StudySpec, parse_spec, upgrade_document
+from pasto.service.study_file import StudySpec, parse_spec
+from pasto.service.study_file.edit import EditRequest, FieldChange, RecordedEdit, apply_request, plan_edit
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary, describe_study, summarize_study
 from pasto.service.study_state import StudyState
 from pasto.store import INSTALLATION, AuditRow, OutboxRow, Store, StudyRow
@@ -167,26 +168,94 @@ class Service:
         row = self.store.read_study(checked.name)
         return replace(checked, existing=None if row is None or row.state == "archived" else row.state)
 
-    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> StudyOverview:
-        """Replace the study file of a draft; LifecycleError if the study is not a draft any more."""
+    def edit(
+        self,
+        name: str,
+        document: Mapping[str, Any] | None = None,
+        *,
+        who: str,
+        reason: str = "",
+        fields: Mapping[str, Any] | None = None,
+        add: Sequence[Mapping[str, Any]] = (),
+        retire: Sequence[str] = (),
+        restore: Sequence[str] = (),
+        generation: int | None = None,
+        dry_run: bool = False,
+    ) -> StudyOverview:
+        """Edit the study file of a draft or of a running study: give a whole `document`, or changes of the present one.
+
+        `fields` holds values by path, such as {"traffic.explore": "25%"}; `add`, `retire` and `restore` change the
+        candidates. An edit of a running study ends the open round, and takes effect with the next policy.
+        StudyFileError lists the fields that a running study cannot change, with the reasons.
+
+        `generation` is that of the study on which the edit is based; ConflictError if the file was edited since. With
+        `dry_run` nothing is written: the reply lists the changes.
+        """
         check_lines(who=who, reason=reason)
-        spec = parse_spec(document)
-        if spec.name != name:
-            raise OptionError(
-                f"the file is of study {spec.name!r}, and a draft keeps its name {name!r}; write name: {name}, or "
-                "create another study"
-            )
-        source = check_source(spec)
+        request = EditRequest(document, fields or {}, tuple(add), tuple(retire), tuple(restore))
         for _ in range(MAX_TRIES):
             row = self._row(name)
-            check_draft(name, row.state, "edit")
-            before = upgrade_document(json.loads(row.study_file))
-            changed = [part for part in {**before, **spec.document} if before.get(part) != spec.document.get(part)]
+            check_editable(name, row.state)
+            _check_unedited(row, generation)
+            if row.state == "draft":
+                edited = self._edit_draft(row, request, who, reason, dry_run=dry_run)
+            else:
+                edited = self._edit_running(row, request, who, reason, dry_run=dry_run)
+            if edited is not None:
+                return edited
+        raise ConflictError(f"study {name!r} changes too often for edit to be written; try again")
+
+    def _edit_draft(
+        self, row: StudyRow, request: EditRequest, who: str, reason: str, *, dry_run: bool
+    ) -> StudyOverview | None:
+        """Replace the file of a draft; None if another change came first."""
+        before = self.policy_cache.spec(row)
+        spec = parse_spec(apply_request(before, request) if request.document is None else request.document)
+        if spec.name != row.name:
+            raise OptionError(
+                f"the file is of study {spec.name!r}, and a draft keeps its name {row.name!r}; write name: {row.name}, "
+                "or create another study"
+            )
+        source = check_source(spec)
+        changed = list(dict.fromkeys(part for part in (*before.document, *spec.document)))
+        changed = [part for part in changed if before.document.get(part) != spec.document.get(part)]
+        changes = tuple(FieldChange(part, before.document.get(part), spec.document.get(part)) for part in changed)
+        if not dry_run:
             line = AuditRow(self._clock(), who, "edit", reason, {"changed": changed, "warnings": list(spec.warnings)})
             after = replace(row, generation=row.generation + 1, study_file=_text(spec))
-            if self.store.update_study(row, after, audit=[line]):
-                return structs.replace(self.show(name), warnings=_warnings(spec, source))
-        raise ConflictError(f"study {name!r} changes too often for edit to be written; try again")
+            if not self.store.update_study(row, after, audit=[line]):
+                return None
+        return structs.replace(self.show(row.name), warnings=_warnings(spec, source), changes=changes)
+
+    def _edit_running(
+        self, row: StudyRow, request: EditRequest, who: str, reason: str, *, dry_run: bool
+    ) -> StudyOverview | None:
+        """End the open round of a study, and go on under another file; None if another change came first."""
+        before, state = self.policy_cache.spec(row), StudyState.from_text(row.details)
+        plan = plan_edit(before, request, state.paused_from or row.state)
+        if not dry_run and plan.changes:
+            self._check_not_crowded(row)
+            open_rounds = len(state.waiting) + len(state.correctable) + 1
+            if open_rounds > plan.spec.remembered_policies:
+                raise LifecycleError(
+                    f"study {row.name!r} has {open_rounds} rounds whose events may still arrive, and with so many "
+                    f"candidates it keeps {plan.spec.remembered_policies} policies; add fewer candidates, or wait"
+                )
+            edit = RecordedEdit(who, reason, plan.changes, before.document, plan.spec.document)
+            transition = self._prepare_close(row, NextPhase(row.state, hold=self._find_hold(row)), edit)
+            changes = [asdict(change) for change in plan.changes]
+            detail = {"closed": row.round, **summarize_transition(transition), "changes": changes}
+            if not self._commit(row, transition, who, "edit", reason, detail):
+                return None
+        return structs.replace(self.show(row.name), warnings=plan.spec.warnings, changes=plan.changes)
+
+    def _find_hold(self, row: StudyRow) -> str:
+        """Return what a paused study goes on to serve: "baseline" if it serves nothing else."""
+        if row.state != "paused":
+            return "blend"
+        baseline = self.policy_cache.spec(row).baseline
+        served = self.policy_cache.current(row.name).cells
+        return "baseline" if all(dict(cell.values) == dict(baseline) for cell in served) else "blend"
 
     def delete(self, name: str, *, who: str, reason: str = "") -> DeletedStudy:
         """Delete a draft, which frees its name; its audit log stays, under the name in the reply."""
@@ -301,14 +370,7 @@ class Service:
                 )
             if row.round != meant:
                 raise OptionError(f"round {meant} of study {name!r} has not begun; the open one is {row.round}")
-            if row.state == "learning" and too_many_maturing_rounds(
-                self.policy_cache.spec(row), row, self._study_clock.now(row)
-            ):
-                raise LifecycleError(
-                    f"study {name!r} has as many rounds waiting for events as it can keep, and closing another would "
-                    "lose the oldest; wait until that matures, decide about held rounds with `pasto round resolve`, or "
-                    "pause the study"
-                )
+            self._check_not_crowded(row)
             transition = self._prepare_close(row, NextPhase(row.state))
             action = "close" if row.state == "learning" else "look"
             if self._commit(
@@ -518,7 +580,18 @@ class Service:
             place += 1
         return f"{name}@{place}"
 
-    def _prepare_close(self, row: StudyRow, requested: NextPhase) -> StudyTransition:
+    def _check_not_crowded(self, row: StudyRow) -> None:
+        """Raise LifecycleError if ending the open round would lose the oldest round that waits for events."""
+        if row.state == "learning" and too_many_maturing_rounds(
+            self.policy_cache.spec(row), row, self._study_clock.now(row)
+        ):
+            raise LifecycleError(
+                f"study {row.name!r} has as many rounds waiting for events as it can keep, and closing another would "
+                "lose the oldest; wait until that matures, decide about held rounds with `pasto round resolve`, or "
+                "pause the study"
+            )
+
+    def _prepare_close(self, row: StudyRow, requested: NextPhase, edit: RecordedEdit | None = None) -> StudyTransition:
         snapshot = self.policy_cache.snapshot_of(row)
         try:
             transition = prepare_close(
@@ -527,6 +600,7 @@ class Service:
                 requested,
                 now=self._study_clock.now(row),
                 past=lambda: read_judged_rounds(self.store, row.number),
+                edit=edit,
             )
         except SourceError as error:
             self._source_health.record_failure(row, error)
@@ -609,6 +683,19 @@ def _warnings(spec: StudySpec, source: SourceCheck | None) -> tuple[str, ...]:
 
 def _text(spec: StudySpec) -> str:
     return json.dumps(spec.document, separators=(",", ":"), allow_nan=False)
+
+
+def _check_unedited(row: StudyRow, generation: int | None) -> None:
+    """Raise ConflictError if the study file was edited after a generation."""
+    if generation is None or generation >= row.generation:
+        return
+    edits = StudyState.from_text(row.details).edits
+    if row.state == "draft" or (edits and edits[-1].generation > generation):
+        by = f" by {edits[-1].who}" if edits else ""
+        raise ConflictError(
+            f"the file of study {row.name!r} was edited{by} after generation {generation}; read it again, and repeat "
+            "the edit"
+        )
 
 
 def _count_units(transition: StudyTransition) -> dict[str, int]:

@@ -16,6 +16,7 @@ from pasto.service.lifecycle import STATES, allowed
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.rounds.data_check import list_held_rounds
 from pasto.service.study_file import StudySpec
+from pasto.service.study_file.edit import FieldChange, StudyEdit
 from pasto.service.study_state import StudyState
 from pasto.space import Candidates
 from pasto_sdk.policy import PublishedPolicy
@@ -54,6 +55,8 @@ class StudyOverview(StudySummary, frozen=True, kw_only=True):
     """Full description of a study: its file, its open round, its policy and its problems."""
 
     description: str
+    owner: str = ""
+    """Team or person to ask about the study."""
     unit: str
     objective: str
     candidates: int
@@ -82,6 +85,11 @@ class StudyOverview(StudySummary, frozen=True, kw_only=True):
     """Blend that is being confirmed or deployed."""
     archived_as: Annotated[
         str | None, Meta(description="After creating a study: the new name of the archived study of that name.")
+    ] = None
+    edits: tuple[StudyEdit, ...] = ()
+    """Latest edits of the running study, oldest first."""
+    changes: Annotated[
+        tuple[FieldChange, ...] | None, Meta(description="After an edit: the fields that it changed, or would change.")
     ] = None
     confirmation: Annotated[
         ConfirmationVerdict | None, Meta(description="After deploying a study: the verdict on its confirmation.")
@@ -125,6 +133,7 @@ def describe_study(
         goal=_write_goal(spec),
         created_at=row.created_at,
         description=spec.description,
+        owner=spec.owner,
         unit=spec.unit,
         objective=str(spec.objective),
         candidates=_count_candidates(spec, policy),
@@ -143,6 +152,7 @@ def describe_study(
         rejected=rejected,
         assigned_by="external" if spec.is_external else "pasto",
         history=_read_history(snapshot),
+        edits=details.edits,
         policy=None if policy is None else _describe_policy(policy),
         frozen=details.frozen_answer(spec.objective.hard),
     )
@@ -172,7 +182,7 @@ def _describe_policy(policy: PublishedPolicy) -> ServedPolicy:
 
 
 def _count_candidates(spec: StudySpec, policy: PublishedPolicy | None) -> int:
-    """Return the number of candidates; those of a continuous space are the ones that the policy serves."""
+    """Return the number of candidates in service; those of a continuous space are the ones that the policy serves."""
     if isinstance(spec.candidates, Candidates):
-        return len(spec.candidates)
+        return len(spec.candidates) - len(spec.retired)
     return 0 if policy is None else len(policy.named)

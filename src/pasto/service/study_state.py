@@ -22,9 +22,12 @@ from pasto.report.records import (
     read_record,
 )
 from pasto.report.summary import write_advice
+from pasto.service.study_file.edit import FieldChange, StudyEdit
 from pasto.store import StudyRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
 
+MAX_LISTED_EDITS = 50
+"""Edits that the state of a study lists."""
 FORMAT = 3
 """Format of the JSON that is written; texts without a number have format 1."""
 
@@ -133,11 +136,20 @@ class StudyState:
 
     It never changes, and it distinguishes studies that had the same name one after another.
     """
+    edits: tuple[StudyEdit, ...] = ()
+    """Latest edits of the running study, oldest first; the audit log has all."""
+    first_edited: int | None = None
+    """Round whose close recorded the first edit, and with it the study file until then."""
 
     @property
     def held_rounds(self) -> set[int]:
         """Numbers of the rounds that are held because events seem to be missing."""
         return {entry.round for entry in self.waiting if entry.is_held}
+
+    def with_edit(self, edit: StudyEdit) -> StudyState:
+        """Return the state after an edit."""
+        first = edit.round if self.first_edited is None else self.first_edited
+        return replace(self, edits=(*self.edits, edit)[-MAX_LISTED_EDITS:], first_edited=first)
 
     def frozen_answer(self, hard: Sequence[str]) -> BlendRecord | None:
         """Return the frozen blend as a report shows it, with a bound for all hard guardrails; None without one."""
@@ -178,6 +190,11 @@ class StudyState:
                 for entry in saved["correctable"]
             ),
             identity=saved.get("identity"),
+            edits=tuple(
+                StudyEdit(**{**edit, "changes": tuple(FieldChange(**change) for change in edit["changes"])})
+                for edit in saved.get("edits", ())
+            ),
+            first_edited=saved.get("first_edited"),
         )
 
 

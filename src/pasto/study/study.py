@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Never
@@ -374,6 +374,49 @@ class Study:
         self._problem = problem
         self.publish()
 
+    def revise(
+        self,
+        *,
+        objective: Objective | None = None,
+        learner: Learner[Any] | None = None,
+        control_share: float | None = None,
+        limits: ExplorationLimits | None = None,
+        add: Candidates | None = None,
+        retire: Iterable[str] = (),
+        restore: Iterable[str] = (),
+    ) -> Study:
+        """Return the same study, everything learned included, with other options and candidates, and a new policy.
+
+        What is not given stays. The objective keeps its goal and the metrics of its guardrails, whose levels and
+        penalties may change. The learner keeps its method; what it explores may change. `add` holds new candidates.
+
+        >>> import pasto
+        >>> study = pasto.Study([{"w": 0}, {"w": 1}, {"w": 2}], pasto.maximize("x"), seed=1, baseline=0)
+        >>> revised = study.revise(limits=ExplorationLimits(max_share=0.3), retire=["w=1"])
+        >>> [round(share, 3) for share in revised.policy.probabilities], study.policy.version, revised.policy.version
+        ([0.7, 0.0, 0.3], 0, 1)
+        """
+        study = self.copy()
+        if objective is not None:
+            study.objective = _check_same_aims(self.objective, objective)
+        if learner is not None:
+            study._learner = learner
+        if control_share is not None:
+            study.control_share = check_control_share(control_share, study.baseline)
+        study._limits = study._limits if limits is None else limits
+        retired = study._retired | {study.candidates.index(name) for name in retire}
+        study._retired = frozenset(retired - {study.candidates.index(name) for name in restore})
+        if study.baseline in study._retired:
+            raise OptionError("the baseline cannot be retired; everything is compared with it")
+        if add is not None and len(add):
+            study._grow(study.candidates.add([dict(row) for row in add], add.names))
+        if len(study._retired) == len(study.candidates):
+            raise OptionError("the last candidate in service cannot be retired")
+        study._problem = study._describe_problem()
+        study._learner.check(study._problem)
+        study.publish()
+        return study
+
     def with_confidence(self, confidence: float) -> Study:
         """Return the same study, everything learned included, that answers with another confidence."""
         study = self.copy()
@@ -532,3 +575,17 @@ class Study:
     def _propose(self, version: int) -> Policy:
         shares = self._learner.propose(self._problem, self._state, np.random.default_rng([self.seed, version, 1]))
         return Policy(version, tuple(shares.tolist()))
+
+
+def _check_same_aims(before: Objective, after: Objective) -> Objective:
+    """Return an objective with other levels; raise if what was learned does not fit it."""
+
+    def aims(objective: Objective) -> tuple[Any, ...]:
+        return objective.target, objective.sign, objective.metrics, objective.names, objective.relative_metrics
+
+    if aims(before) != aims(after):
+        raise OptionError(
+            f"a study that has learned keeps its goal, its metrics and the kind of its guardrails; it has {before}, "
+            f"got {after}"
+        )
+    return check_objective(after)

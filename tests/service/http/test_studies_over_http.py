@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from pasto.cli import main
-from pasto.errors import StoreError
+from pasto.errors import ConflictError, StoreError
 from pasto.service.http import policies
 from pasto.service.http_client import HttpStudyApi
 from pasto.service.study_file import EXAMPLE, read_document
@@ -124,7 +124,8 @@ def test_a_draft_is_edited_and_deleted_over_http(serve: Serve) -> None:
     document = read_document(EXAMPLE, "yaml")
     edited = site.client.put("/v1/studies/feed?reason=typo", json={**document, "description": "mended"})
     assert (edited.status_code, edited.json()["description"]) == (200, "mended")
-    assert site.client.put("/v1/studies/food", json=document).status_code == 400
+    assert site.client.put("/v1/studies/feed", json={**document, "name": "food"}).status_code == 400
+    assert site.client.put("/v1/studies/food", json=document).status_code == 404
     assert site.client.put("/v1/studies/feed?reason=" + "x" * 1001, json=document).status_code == 400
     assert site.client.put("/v1/studies/feed", json={**document, "goal": {}}).status_code == 422
     assert site.client.get("/v1/studies/feed/audit").json()["audit"][-1]["reason"] == "typo"
@@ -139,11 +140,48 @@ def test_a_draft_is_edited_and_deleted_over_http(serve: Serve) -> None:
     site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
     refused = site.client.delete("/v1/studies/feed")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "wrong_state")
-    assert site.client.put("/v1/studies/feed", json=document).status_code == 409
     api.change("feed", "archive", who="ann", reason="over")
     assert api.create(document, who="ann").archived_as == "feed@2"
     assert [line.action for line in api.audit("feed@2")] == ["create", "edit", "start", "archive", "rename"]
     assert api.delete("feed", who="ann").deleted_as == "feed@3"
+
+
+def test_a_running_study_is_edited_over_http(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    url = "/v1/studies/feed"
+    edit = {"action": "edit", "set": {"traffic.explore": "25%"}, "reason": "less risk", "generation": 2}
+    planned = site.client.patch(url, json={**edit, "dry_run": True}).json()
+    assert planned["changes"] == [{"field": "traffic.explore", "before": 1.0, "after": 0.25}]
+    assert (planned["round"], planned["document"]["traffic"]["explore"]) == (1, 1.0)
+    edited = site.client.patch(url, json=edit).json()
+    assert (edited["round"], edited["document"]["traffic"]["explore"]) == (2, 0.25)
+    assert [(row["who"], row["reason"]) for row in edited["edits"]] == [("local", "less risk")]
+    conflict = site.client.patch(url, json=edit)
+    assert (conflict.status_code, conflict.json()["error"]["code"]) == (409, "conflict")
+    refused = site.client.patch(
+        url, json={"action": "edit", "set": {"unit": "session", "goal": {"minimize": "watch_time"}}}
+    )
+    assert refused.status_code == 422
+    assert set(refused.json()["error"]["problems"]) == {"unit", "goal"}
+    wrong = site.client.patch(url, json={"action": "pause", "reason": "lunch", "set": {"owner": "me"}})
+    assert (wrong.status_code, wrong.json()["error"]["field"]) == (400, "set")
+    added = {
+        "action": "edit",
+        "add": [{"like_weight": 3, "share_weight": 1}],
+        "retire": ["like_weight=2,share_weight=0"],
+    }
+    assert site.client.patch(url, json=added).json()["candidates"] == 9
+    assert site.client.put(url + "?generation=3", json=edited["document"]).status_code == 409
+    assert site.client.put(url + "?dry_run=yes", json=edited["document"]).status_code == 400
+    api = HttpStudyApi(site.url)
+    document = {**api.show("feed").document, "owner": "feed team"}
+    assert [change.field for change in api.edit("feed", document, who="ann", dry_run=True).changes or ()] == ["owner"]
+    assert api.edit("feed", document, who="ann", generation=4).owner == "feed team"
+    with pytest.raises(ConflictError, match="read it again"):
+        api.edit("feed", document, who="ann", generation=4)
+    assert api.edit("feed", who="ann", restore=["like_weight=2,share_weight=0"]).candidates == 10
+    assert api.replay("feed").identical
 
 
 def test_the_http_client_works_with_this_service(serve: Serve) -> None:

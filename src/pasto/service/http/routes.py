@@ -82,6 +82,12 @@ SEED = Query(
 )
 REASON = Query("reason", "Reason for the audit log.", {"type": "string", "maxLength": 1000})
 
+GENERATION = Query(
+    "generation",
+    "Generation of the study that the edit is based on; 409 if the file was edited since.",
+    {"type": "integer", "minimum": 0, "maximum": 2**53},
+)
+DRY_RUN = Query("dry_run", "Check the edit and list its changes; nothing is written.", {"type": "boolean"})
 FORM = Query("format", "JSON, plain text, or an HTML page.", {"type": "string", "enum": ["json", "text", "html"]})
 EXPORT = (
     Query(
@@ -125,7 +131,7 @@ ROUTES: tuple[Route, ...] = (
         "PATCH",
         STUDY,
         ADMIN,
-        "Start, pause, resume, confirm, deploy or archive a study.",
+        "Start, pause, resume, confirm, deploy, archive or edit a study.",
         studies.change_study,
         {200: StudyOverview},
         schemas.StudyChange,
@@ -135,11 +141,12 @@ ROUTES: tuple[Route, ...] = (
         "PUT",
         STUDY,
         ADMIN,
-        "Replace the study file of a draft.",
+        "Replace the study file of a draft or of a running study.",
         studies.edit_study,
         {200: StudyOverview},
         "StudyFile",
-        query=(REASON,),
+        query=(REASON, GENERATION, DRY_RUN),
+        pool="changes",
     ),
     Route(
         "DELETE",

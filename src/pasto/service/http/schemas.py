@@ -30,9 +30,9 @@ class RequestBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class StudyChange(RequestBody, kw_only=True):
-    """Step of a study's life cycle."""
+    """Step of a study's life cycle, or an edit of its file."""
 
-    action: Literal["start", "pause", "resume", "confirm", "deploy", "archive"]
+    action: Literal["start", "pause", "resume", "confirm", "deploy", "archive", "edit"]
     reason: Reason = ""
     without_confirmation: (
         Annotated[bool, Meta(description="deploy: deploy a blend that is not confirmed; needs a reason.")] | UnsetType
@@ -55,6 +55,41 @@ class StudyChange(RequestBody, kw_only=True):
     ) = UNSET
     until: (
         Annotated[str, Meta(max_length=40, description="confirm: time at which it is judged (ISO 8601).")] | UnsetType
+    ) = UNSET
+    set: (
+        Annotated[
+            dict[str, Any],
+            Meta(
+                max_length=100,
+                description="edit: values by field, such as traffic.explore or guardrails.like_rate.at_least; null "
+                "removes a field.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    add: (
+        Annotated[
+            list[dict[str, Any]],
+            Meta(max_length=10_000, description="edit: new candidates, as a study file lists them."),
+        ]
+        | UnsetType
+    ) = UNSET
+    retire: (
+        Annotated[list[str], Meta(max_length=10_000, description="edit: candidates that are not served any more.")]
+        | UnsetType
+    ) = UNSET
+    restore: (
+        Annotated[list[str], Meta(max_length=10_000, description="edit: retired candidates that are served again.")]
+        | UnsetType
+    ) = UNSET
+    generation: (
+        Annotated[
+            int, Meta(ge=0, description="edit: generation that it is based on; 409 if the file was edited since.")
+        ]
+        | UnsetType
+    ) = UNSET
+    dry_run: (
+        Annotated[bool, Meta(description="edit: check it and list its changes; nothing is written.")] | UnsetType
     ) = UNSET
 
 

@@ -15,6 +15,7 @@ from pasto.service.http.responses import ApiError, Headers, HttpResponse, json_r
 from pasto.service.http.schemas import EmptyBody, RoundClose, RoundResolution, StudyChange, WhatIfQuestion
 from pasto.service.service import Service
 from pasto.service.study_file import read_document
+from pasto.service.study_records import StudyOverview
 
 STUDY_FILE_FORMATS: dict[str, Literal["json", "yaml", "toml"]] = {
     "application/json": "json",
@@ -41,6 +42,15 @@ WHAT_IF = msgspec.json.Decoder(WhatIfQuestion)
 CLOSE = msgspec.json.Decoder(RoundClose)
 RESOLVE = msgspec.json.Decoder(RoundResolution)
 EMPTY_BODY = msgspec.json.Decoder(EmptyBody)
+EDIT_PARTS = {
+    "set": "fields",
+    "add": "add",
+    "retire": "retire",
+    "restore": "restore",
+    "generation": "generation",
+    "dry_run": "dry_run",
+}
+"""Parts of a requested edit, and their names in `Service.edit`."""
 REPLAY_TIMEOUT_SECONDS = 3600.0
 """Seconds that a replay may take, because it recomputes all rounds."""
 
@@ -57,10 +67,21 @@ async def create_study(call: HttpRequest) -> HttpResponse:
 
 
 async def edit_study(call: HttpRequest) -> HttpResponse:
-    """Replace the study file of a draft."""
-    name, reason = call.path("name"), _reason(call.query("reason"))
+    """Replace the study file of a draft or of a running study."""
+    name, query = call.path("name"), call.query("reason", "generation", "dry_run")
+    reason = _reason(query)
+    generation = call.number(query, "generation", 0, 0, 2**53) if "generation" in query else None
+    dry_run = query.get("dry_run", "false")
+    if dry_run not in ("true", "false"):
+        raise ApiError(400, "bad_request", f"dry_run must be true or false, got {dry_run[:60]!r}", field="dry_run")
     read = await _read_study_file(call)
-    return json_response(await call.run(lambda: call.service.edit(name, read(), who=call.who, reason=reason)))
+
+    def work() -> StudyOverview:
+        return call.service.edit(
+            name, read(), who=call.who, reason=reason, generation=generation, dry_run=dry_run == "true"
+        )
+
+    return json_response(await call.run(work))
 
 
 async def delete_study(call: HttpRequest) -> HttpResponse:
@@ -90,9 +111,10 @@ async def show_study(call: HttpRequest) -> HttpResponse:
 
 
 async def change_study(call: HttpRequest) -> HttpResponse:
-    """Start, pause, resume, confirm, deploy or archive a study."""
+    """Start, pause, resume, confirm, deploy, archive or edit a study."""
     name = call.path("name")
     body = await call.json(CHANGE)
+    edit = {part: value for part in EDIT_PARTS if (value := getattr(body, part)) is not msgspec.UNSET}
     given = {
         "without_confirmation": body.without_confirmation,
         "shares": body.shares,
@@ -101,6 +123,13 @@ async def change_study(call: HttpRequest) -> HttpResponse:
         "until": body.until,
     }
     options = {option: value for option, value in given.items() if value is not msgspec.UNSET}
+    foreign = options if body.action == "edit" else edit
+    if foreign:
+        field = next(iter(foreign))
+        raise ApiError(400, "bad_request", f"{body.action} takes no {field!r}; leave it out", field=field)
+    if body.action == "edit":
+        parts = {EDIT_PARTS[part]: value for part, value in edit.items()}
+        return json_response(await call.run(lambda: call.service.edit(name, who=call.who, reason=body.reason, **parts)))
     return json_response(
         await call.run(lambda: call.service.change(name, body.action, who=call.who, reason=body.reason, **options))
     )

@@ -48,7 +48,9 @@ from pasto.service.rounds.learner_step import (
     round_observations,
     update_learner,
 )
+from pasto.service.rounds.study_edit import apply_edit
 from pasto.service.study_file import StudySpec
+from pasto.service.study_file.edit import RecordedEdit, StudyEdit
 from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, StudyState
 from pasto.store import AuditRow, CloseRow, OutboxRow, PolicyRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
@@ -117,23 +119,30 @@ class StudyTransition:
 
 
 def prepare_close(
-    store: Store, snapshot: StudySnapshot, requested: NextPhase, *, now: float, past: Past = no_past
+    store: Store,
+    snapshot: StudySnapshot,
+    requested: NextPhase,
+    *,
+    now: float,
+    past: Past = no_past,
+    edit: RecordedEdit | None = None,
 ) -> StudyTransition:
     """End the open round, learn the matured ones and build the next policy; nothing is written yet.
 
     Learned rounds that are correctable are learned again if late events arrived. If a served arm has breached a
     guardrail, the next phase is a pause instead of `requested`. `past` reads the learning rounds before, for a study
-    whose state does not carry their evidence.
+    whose state does not carry their evidence. The round is measured and judged under the study file that it ran
+    under; an `edit` applies to what follows.
     """
     row, spec, state = snapshot.row, snapshot.spec, snapshot.state
     if not row.version:
         return open_first_round(spec, row, requested, high_water=store.read_high_water(row.number), now=now)
     inputs = read_close_inputs(store, snapshot, requested, now=now)
     guardrails = judge_guardrails(spec, row, state, requested, inputs, past)
-    result = compute_close(spec, row, state, requested, inputs, guardrails, now=now)
+    result = compute_close(spec, row, state, requested, inputs, guardrails, now=now, edit=edit)
     problems = (*inputs.problems, *result.problems, *guardrails.problems)
     engine = store.dialect if spec.source is None else OWN_TABLES
-    record = build_record(row, inputs, guardrails, result, engine=engine, problems=problems)
+    record = build_record(row, inputs, guardrails, result, engine=engine, problems=problems, edit=edit)
     return build_transition(row, state, inputs, guardrails, result, record, now=now)
 
 
@@ -184,10 +193,16 @@ def compute_close(
     guardrails: GuardrailResult,
     *,
     now: float,
+    edit: RecordedEdit | None = None,
 ) -> CloseResult:
     """Compute the learner, the policy and the state after a close; equal arguments give equal results."""
     phase, trip = choose_phase(spec, row, requested, guardrails)
+    if edit is not None:
+        inputs.read_study()  # a study that cannot be read is not edited
     learner = learn_rounds(spec, inputs) if inputs.learns else _keep_learner(spec, row, inputs, phase)
+    edited = None if edit is None else apply_edit(spec, edit, learner)
+    if edited is not None:
+        spec, learner = edited.spec, edited.learner
     is_look = inputs.is_phase and phase.state == row.state
     frozen, policy = state.frozen, None
     if not is_look:
@@ -198,19 +213,33 @@ def compute_close(
     tripped = None if trip is None else PauseRecord(row.round, now, trip)
     next_state = StudyState(
         waiting=inputs.waiting,
-        paused_from=row.state if phase.state == "paused" else None,
+        paused_from=_find_paused_from(row, state, phase),
         frozen=frozen,
         horizon=state.horizon if phase.horizon is None else phase.horizon,
         guardrail_monitor=after_close(status, row.state, phase.state, guardrails, tripped),
         correctable=inputs.list_correctable(row.round),
         identity=state.identity,
+        edits=state.edits,
+        first_edited=state.first_edited,
     )
     next_row = replace(row, generation=row.generation + 1, state=phase.state)
+    if edit is not None and edited is not None:
+        next_row = replace(next_row, study_file=edited.study_file)
+        next_state = edited.update_state(
+            next_state, StudyEdit(row.round, next_row.generation, now, edit.who, edit.reason, edit.changes)
+        )
     if policy is not None:
         next_row = replace(next_row, round=row.round + 1, version=row.version + 1, opened_at=now)
     elif is_look:
         next_row = replace(next_row, round=row.round + 1, opened_at=now)
     return CloseResult(phase, trip, learner, policy, next_row, next_state)
+
+
+def _find_paused_from(row: StudyRow, state: StudyState, phase: NextPhase) -> str | None:
+    """Return the state before a pause, which an edit of the paused study does not change."""
+    if phase.state != "paused":
+        return None
+    return state.paused_from if row.state == "paused" else row.state
 
 
 def choose_phase(
@@ -270,6 +299,7 @@ def build_record(
     *,
     engine: str,
     problems: tuple[str, ...],
+    edit: RecordedEdit | None = None,
 ) -> CloseRecord:
     """Return the record of a close; of rounds that were learned before, it holds the corrected and the final ones."""
     late, look, accepted = inputs.late, inputs.look, inputs.checked.accepted
@@ -312,6 +342,7 @@ def build_record(
         verdicts=guardrails.verdicts,
         method=EVIDENCE_VERSION,
         problems=problems,
+        edit=edit,
     )
 
 
@@ -340,7 +371,7 @@ def build_transition(
         after=replace(result.row, details=result.state.to_text()),
         policy=result.policy_row(inputs.high_water, now),
         close=close,
-        learner=result.learner if inputs.learns and result.policy is not None else None,
+        learner=result.learner if (inputs.learns or record.edit) and result.policy is not None else None,
         learned_from=tuple(entry.round for entry in inputs.due),
         corrected=tuple(inputs.late.moments),
         held=held,

@@ -74,6 +74,10 @@ class GuardrailState:
         """Return the state of a re-armed monitor."""
         return replace(self, monitor=self.monitor.rearm())
 
+    def restart(self, before: StudySpec, after: StudySpec) -> GuardrailState:
+        """Return the state for an edited study: only correctable rounds, which are judged again, count as before."""
+        return replace(self, monitor=self.monitor.restart(build_stop_levels(before), build_stop_levels(after)))
+
     def written(self) -> dict[str, Any]:
         """Return the state as plain JSON."""
         return {

@@ -69,7 +69,7 @@ class LearnerUpdate:
 
 
 def initial_update(study: Study) -> LearnerUpdate:
-    """Return a study before its first step."""
+    """Return a study with the text of its state, before a step."""
     return LearnerUpdate(study, _state_text(study))
 
 

@@ -24,7 +24,7 @@ from pasto.service.rounds.inputs import CloseInputs, Look, list_maturing
 from pasto.service.rounds.late_events import LateCorrections, find_changed_rounds
 from pasto.service.rounds.learner_step import LearnerUpdate
 from pasto.service.rounds.replay_measurement import RoundRemeasurer
-from pasto.service.study_file import StudySpec
+from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_state import CorrectableRound, MaturingRound, StudyState, identity_of
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
 from pasto_sdk.policy_document import upgrade_policy
@@ -67,6 +67,7 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
     first = next(policies, None)
     if first is None or first.version != 1:
         return _build_report(0, ReplayDifference(1, "policy", None, None, "the first policy is missing from the log"))
+    spec = read_first_spec(store, spec, row)
     source = RecordedSource(store, spec, row, archive)
     replayed = ReplayedStudy(spec, row, source, first)
     if not _is_published(replayed.serving.document, first.document):
@@ -109,16 +110,29 @@ class ReplayedStudy:
         """Compute a close from its recorded inputs; ReplayMismatchError if a result differs from the record."""
         record = CloseRecord.from_text(close.record)
         requested = find_requested(record)
-        inputs = self._source.read_inputs(self._row, self._state, self.serving, self._learner, close, record)
+        inputs = self._source.read_inputs(
+            self._spec, self._row, self._state, self.serving, self._learner, close, record
+        )
         judged = judge_guardrails(self._spec, self._row, self._state, requested, inputs)
         guardrails = self._source.compare_verdicts(close, record, judged)
-        result = compute_close(self._spec, self._row, self._state, requested, inputs, guardrails, now=close.closed_at)
+        result = compute_close(
+            self._spec,
+            self._row,
+            self._state,
+            requested,
+            inputs,
+            guardrails,
+            now=close.closed_at,
+            edit=record.edit,
+        )
         self._compare(close, record, result)
         policy = result.policy_row(close.high_water, close.closed_at)
         if policy is not None:
             _compare_policy(close, policy, next(policies, None))
             self.serving = policy
         self._row, self._state, self._learner = result.row, result.state, result.learner
+        if record.edit is not None:
+            self._spec = parse_spec(record.edit.after, stored=True)
 
     def _compare(self, close: CloseRow, record: CloseRecord, result: CloseResult) -> None:
         if result.phase != record.next_phase:
@@ -132,7 +146,6 @@ class RecordedSource:
 
     def __init__(self, store: Store, spec: StudySpec, row: StudyRow, archive: Archive | None = None) -> None:
         self._store = store
-        self._spec = spec
         self._study = row.number
         self._corrected_until = 0
         """Last event that earlier closes searched for corrections."""
@@ -144,6 +157,7 @@ class RecordedSource:
 
     def read_inputs(
         self,
+        spec: StudySpec,
         row: StudyRow,
         state: StudyState,
         serving: PolicyRow,
@@ -151,7 +165,10 @@ class RecordedSource:
         close: CloseRow,
         record: CloseRecord,
     ) -> CloseInputs:
-        """Return the inputs of a close; ReplayMismatchError if a measurement differs from the record."""
+        """Return the inputs of a close; ReplayMismatchError if a measurement differs from the record.
+
+        `spec` is the study file that the round ran under.
+        """
         maturing = {entry.round: entry for entry in list_maturing(row, state, serving, close.closed_at)}
         known = state.correctable
         corrections = self._measure_corrections(known, close, record) if record.learns else {}
@@ -178,7 +195,7 @@ class RecordedSource:
             late=LateCorrections(known, corrections),
             correctable=correctable - record.final_rounds,
             recall=lambda entry: measurements[entry.waiting.round],
-            look=self._measure_look(serving, close, record),
+            look=self._measure_look(spec, serving, close, record),
             uses_covariates=record.uses_covariates,
         )
 
@@ -213,12 +230,12 @@ class RecordedSource:
                 corrections[number] = cells
         return corrections
 
-    def _measure_look(self, serving: PolicyRow, close: CloseRow, record: CloseRecord) -> Look | None:
+    def _measure_look(self, spec: StudySpec, serving: PolicyRow, close: CloseRow, record: CloseRecord) -> Look | None:
         if record.look is None:
             return None
         phase = MaturingRound(close.version, 0, serving.after_sequence, 0.0)
-        elapsed = phase_length(self._spec, serving.published_at, close.closed_at)
-        recorded, longer = record.look.cells.moments(), lengthen_ranges(self._spec, elapsed)
+        elapsed = phase_length(spec, serving.published_at, close.closed_at)
+        recorded, longer = record.look.cells.moments(), lengthen_ranges(spec, elapsed)
         cells = self._measure(phase, close, record, recorded, "measurement", longer)
         if cells != recorded or elapsed != record.look.elapsed:
             raise ReplayMismatchError("measurement", "recorded", "not as recorded")
@@ -237,6 +254,18 @@ class RecordedSource:
         if cells is None:
             raise ReplayMismatchError(what, "recorded", "not as recorded")
         return cells
+
+
+def read_first_spec(store: Store, spec: StudySpec, row: StudyRow) -> StudySpec:
+    """Return the study file that a study started with; `spec` is the present one."""
+    first = StudyState.from_text(row.details).first_edited
+    if first is None:
+        return spec
+    for close in store.list_closes(row.number, after=first - 1, limit=1):
+        edit = CloseRecord.from_text(close.record).edit
+        if close.round == first and edit is not None:
+            return parse_spec(edit.before, stored=True)
+    return spec
 
 
 def find_requested(record: CloseRecord) -> NextPhase:

@@ -31,6 +31,11 @@ _ENDINGS: dict[str, Kind] = {".yaml": "yaml", ".yml": "yaml", ".json": "json", "
 
 def load_spec(path: str | Path) -> StudySpec:
     """Read a study file; the ending of its name decides the format."""
+    return parse_spec(load_document(path))
+
+
+def load_document(path: str | Path) -> dict[str, Any]:
+    """Read the document of a study file, not yet checked as a study."""
     file = Path(path)
     kind = _ENDINGS.get(file.suffix.lower())
     if kind is None:
@@ -40,7 +45,7 @@ def load_spec(path: str | Path) -> StudySpec:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise StudyFileError({"": f"{file} cannot be read: {error.strerror or error}"}) from error
-    return read_spec(content, kind)
+    return read_document(content, kind)
 
 
 def read_spec(text: str | bytes, kind: Kind) -> StudySpec:

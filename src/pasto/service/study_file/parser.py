@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from pasto.document_validation import ProblemList
+from pasto.document_validation import ProblemList, nearest_name, show_value
 from pasto.errors import HistoryError, MissingExtraError, PastoError, StudyFileError, UnsupportedError
 from pasto.metrics import Column, Metric, parse_metrics
 from pasto.metrics.parsing import metric_document
 from pasto.objective import Objective
 from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, Thompson, current_name
 from pasto.optimize.learners.mirror_ascent import constant
-from pasto.service.study_file.candidates import read_candidates
+from pasto.service.study_file.candidates import CandidateSpec, read_candidates
 from pasto.service.study_file.checks import check_times, find_warnings
 from pasto.service.study_file.goals import goal_document, rail_document, read_goals
 from pasto.service.study_file.history import read_history
@@ -32,11 +32,12 @@ MAX_CONTRASTED_CANDIDATES = 500
 """Candidates up to which the default learner learns each round against its own control."""
 
 
-def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpec:
+def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bool = False) -> StudySpec:
     """Return the study of a study file's document, or raise StudyFileError with every problem, by field.
 
     With `stored`, the document is one that the store holds. It may have the words of an earlier version. A guardrail
-    that cannot fail is then a warning, because a study that runs must go on.
+    that cannot fail is then a warning, because a study that runs must go on. With `running`, it is a new file of a
+    study that runs, which may have retired candidates.
 
     >>> parse_spec({"name": "Feed", "gaol": {"maximize": "likes"}})
     Traceback (most recent call last):
@@ -61,8 +62,11 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
         problems.add("rounds.exposures", "cannot be counted in tables of your own; end rounds by time, with every")
     exposures = _read_exposures(problems, fields.get("exposures", {}), source)
     check_times(problems, metrics, rounds.maturity, source)
+    retired = fields.get("retired", ())
+    if candidates is not None and retired:
+        _check_retired(problems, retired, candidates, running=stored or running)
     if candidates is not None and isinstance(candidates.candidates, Candidates) and traffic.max_share is not None:
-        _check_max_share(problems, traffic.max_share, len(candidates.candidates))
+        _check_max_share(problems, traffic.max_share, len(candidates.candidates) - len(retired))
     history = None
     if "history" in fields and candidates is not None and aims is not None:
         history = read_history(problems, fields["history"], metrics, aims[0], candidates.candidates)
@@ -90,6 +94,8 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
         signed=exposures.get("signed", False),
         is_external=exposures.get("assigned_by") == "external",
         history=history,
+        owner=fields.get("owner", ""),
+        retired=retired,
     )
     spec = replace(spec, document=_write_document(spec, candidates.document, learner))
     _check_study(spec)
@@ -112,7 +118,9 @@ def _write_document(spec: StudySpec, candidates: dict[str, Any], learner: Learne
         "name": spec.name,
         "unit": spec.unit,
         "description": spec.description,
+        **({"owner": spec.owner} if spec.owner else {}),
         **candidates,
+        **({"retired": list(spec.retired)} if spec.retired else {}),
         "metrics": {label: metric_document(metric) for label, metric in spec.metrics.items()},
         "goal": goal_document(spec.objective),
         "guardrails": [rail_document(rail) for rail in spec.guardrails],
@@ -232,6 +240,26 @@ def _build_learner(
         return LearnerSpec(learner, {"name": name, **settings}, has_min_share)
     written = {field.name: getattr(learner, field.name) for field in dataclass_fields(learner) if field.name != "floor"}
     return LearnerSpec(learner, {"name": name, **written}, True)
+
+
+def _check_retired(
+    problems: ProblemList, retired: tuple[str, ...], candidates: CandidateSpec, *, running: bool
+) -> None:
+    """Note candidates that cannot be retired."""
+    if not running:
+        problems.add("retired", "is for a study that runs; leave these candidates out of the file instead")
+    elif isinstance(candidates.candidates, Space):
+        problems.add("retired", "cannot be given with ranges, over which a study finds its own candidates")
+    else:
+        names = candidates.candidates.names
+        baseline = names[candidates.candidates.find(candidates.baseline)]
+        for place, name in enumerate(retired):
+            if name not in names:
+                problems.add(
+                    f"retired[{place}]", f"is not a candidate: {show_value(name)}; {nearest_name(name, names)}"
+                )
+            elif name == baseline:
+                problems.add(f"retired[{place}]", "is the baseline, which everything is compared with; keep it")
 
 
 def _check_max_share(problems: ProblemList, max_share: float, count: int) -> None:

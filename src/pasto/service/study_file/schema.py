@@ -62,6 +62,13 @@ def _read_description(problems: ProblemList, path: str, given: object) -> str | 
     return None
 
 
+def _read_names(problems: ProblemList, path: str, given: object) -> tuple[str, ...] | None:
+    if isinstance(given, (list, tuple)) and all(isinstance(name, str) for name in given):
+        return tuple(dict.fromkeys(given))
+    problems.add(path, f"must be a list of candidates' names, got {show_value(given)}")
+    return None
+
+
 def _read_column_names(problems: ProblemList, path: str, given: object) -> dict[str, str] | None:
     if isinstance(given, Mapping) and all(_is_column_name(text) for pair in given.items() for text in pair):
         return dict(given)
@@ -92,6 +99,11 @@ _CANDIDATES = FieldKind(
         "minItems": 1,
         "maxItems": MAX_CANDIDATES,
     },
+)
+_RETIRED = FieldKind(
+    "list of names",
+    {"type": "array", "items": {"type": "string"}, "maxItems": MAX_CANDIDATES},
+    _read_names,
 )
 _RANGES = FieldKind("mapping", _by_parameter({"anyOf": [_OPTIONS, {"$ref": "#/$defs/ranges.NAME"}]}))
 _CONSTRAINTS = FieldKind(
@@ -151,6 +163,7 @@ FIELDS = FieldTable(
             "session",
         ),
         Field("description", _DESCRIPTION, "—", "Its purpose, in up to 2,000 characters", "Weights of the home feed"),
+        Field("owner", text_kind(), "—", "The team or person to ask about the study", "feed team"),
         Field("baseline", _BASELINE, "required", "The setting that is served today, or its name", "{weight: 1}"),
         Field(
             "parameters",
@@ -182,6 +195,13 @@ FIELDS = FieldTable(
             "[]",
             "Linear constraints that every setting meets; with `parameters` or `ranges`",
             '["search + 2*social <= 100"]',
+        ),
+        Field(
+            "retired",
+            _RETIRED,
+            "[]",
+            "In a running study: names of candidates that are not served any more; `pasto study candidate` changes it",
+            '["like_weight=2,share_weight=0"]',
         ),
         Field(
             "metrics",

@@ -178,6 +178,10 @@ class StudySpec:
     """Another platform assigns units, and the candidate that an exposure names counts."""
     history: History | None = None
     """Earlier results that the study starts from."""
+    owner: str = ""
+    """Team or person to ask about the study."""
+    retired: tuple[str, ...] = ()
+    """Names of candidates that a running study serves no longer."""
 
     @property
     def covariates(self) -> tuple[Column, ...]:
