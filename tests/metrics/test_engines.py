@@ -240,6 +240,19 @@ def test_what_is_made_of_one_units_events(table: Table) -> None:
     assert [2 * mean for mean in cell.mean] == [0.0, 0.0, 5.0, 2.0, 6.0, 1.0]
 
 
+def test_different_values_of_a_field_are_counted(table: Table) -> None:
+    values: list[Value] = ["ann", "bob", "ann", "1", 1, 1.0, "Bob", "", -0.0, 0, True, False]
+    events = [Event("u", "visit", {"pupil": value, "room": "east"}) for value in values]
+    others = [Event("v", "visit", {"room": "west"}), Event("v", "visit", {"pupil": "ann", "room": "west"})]
+    table.fill([Event("u"), Event("v"), Event("w"), *events, *others, *others])
+    pupils = Column("pupils", "visit", "pupil", "distinct")
+    east = replace(pupils, name="east", where=(Condition("room", "=", ("east",)),))
+    (cell,) = table.measure(pupils, east, replace(pupils, name="capped", low=0.0, high=2.0))
+    # In u: ann, bob, "1", 1, "Bob", "" and 0.
+    assert [3 * mean for mean in cell.mean] == pytest.approx([8.0, 7.0, 3.0])
+    assert cell.clipped == (0, 0, 1)
+
+
 def test_a_bool_is_one_or_nothing(table: Table) -> None:
     table.fill([Event("ann"), *(Event("ann", "vote", {"x": vote}) for vote in (True, False, True))])
     assert table.measure(total("vote"))[0].mean == (2.0,)
@@ -389,6 +402,7 @@ def exact(events: Sequence[Event], columns: Sequence[Column]) -> list[Moments]:
                     "mean": sum(numbers, Fraction(0)) / max(len(numbers), 1),
                     "any": Fraction(bool(numbers)),
                     "max": max(numbers, default=Fraction(0)),
+                    "distinct": Fraction(len({event.fields[column.value or "x"] for event in own})),
                     "last": Fraction(by_time[-1].fields["x"]) if own else Fraction(0),
                 }[column.aggregate]
             )
@@ -409,6 +423,7 @@ ALL = (
     *(total("a"), Column("mean", "a", "x", "mean"), Column("max", "a", "x", "max")),
     *(Column("last", "a", "x", "last", by="at"),),
     *(count("a"), Column("any", "b", None, "any"), total("b")),
+    *(Column("numbers", "a", "x", "distinct"), Column("times", "b", "at", "distinct")),
 )
 amounts = st.floats(-1e6, 1e6) | st.integers(-(10**6), 10**6)
 metric_events = st.builds(

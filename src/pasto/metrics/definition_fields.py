@@ -78,7 +78,8 @@ _COLUMN = (
         "value",
         _EVENT_FIELD,
         "—",
-        "The event's field that holds its number; for `sum`, `mean`, `max` and `last`",
+        "The event's field that holds its number, for `sum`, `mean`, `max` and `last`; for `distinct`, the field whose "
+        "different values are counted, texts or numbers",
         "seconds",
     ),
     Field(

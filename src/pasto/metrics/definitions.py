@@ -7,7 +7,7 @@ from typing import Literal
 
 from pasto_sdk.policy_document import Value
 
-Aggregate = Literal["sum", "count", "mean", "any", "max", "last"]
+Aggregate = Literal["sum", "count", "mean", "any", "max", "last", "distinct"]
 Comparison = Literal["=", "!=", "<", "<=", ">", ">=", "in"]
 
 
@@ -36,7 +36,7 @@ class Column:
     name: str
     event: str
     value: str | None
-    """Field with the number of an event; None if events are only counted."""
+    """Field with the number of an event, or for "distinct" with a key; None if events are only counted."""
     aggregate: Aggregate
     low: float | None = None
     """Smaller numbers of a unit are clipped to it, and counted as clipped."""
@@ -57,7 +57,7 @@ class Column:
         >>> Column("likes", "like", None, "count").reach, Column("seconds", "watch", "seconds", "sum").reach
         ((0.0, None), (None, None))
         """
-        if self.aggregate not in ("count", "any"):
+        if self.aggregate not in ("count", "any", "distinct"):
             return self.low, self.high
         return max(self.low or 0.0, 0.0), 1.0 if self.aggregate == "any" and self.high is None else self.high
 

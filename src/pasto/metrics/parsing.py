@@ -24,7 +24,7 @@ MAX_METRICS = 64
 """Metrics in one study."""
 MAX_COMPARED_VALUES = 1000
 """Values in all conditions of a study together; engines bind each of them several times."""
-_CUMULATIVE = ("sum", "count")
+_CUMULATIVE = ("sum", "count", "distinct")
 """Aggregates that grow with the time a unit is watched, so that a round's bounds do not fit a look-back."""
 
 _METRIC_NAME = re.compile(METRIC_NAME)
@@ -128,7 +128,9 @@ def _read_column(problems: ProblemList, path: str, name: str, fields: Mapping[st
             )
     elif "value" not in fields:
         problems.add(
-            within(path, "value"), f"is missing; aggregate: {aggregate} needs the event's field that holds the number"
+            within(path, "value"),
+            f"is missing; aggregate: {aggregate} needs the event's field "
+            + ("whose different values it counts" if aggregate == "distinct" else "that holds the number"),
         )
     if aggregate == "last" and "by" not in fields:
         problems.add(

@@ -70,10 +70,22 @@ def required_fields(spec: StudySpec) -> Mapping[str, tuple[tuple[str, bool], ...
     found: dict[str, dict[str, bool]] = {}
     for column in spec.columns:
         fields = found.setdefault(column.event, {})
-        for name in (column.value, column.by):
+        for name in (column.value, column.by) if column.aggregate != "distinct" else ():
             if name is not None:
                 fields[name] = fields.get(name, False) or not column.where
     return {event: tuple(fields.items()) for event, fields in found.items()}
+
+
+def required_keys(spec: StudySpec) -> Mapping[str, tuple[str, ...]]:
+    """Return by event name the fields whose different values a metric counts, and that every such event must have.
+
+    A field that is only read under a condition may be missing.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for column in spec.columns:
+        if column.aggregate == "distinct" and column.value is not None and not column.where:
+            found.setdefault(column.event, {})[column.value] = None
+    return {event: tuple(names) for event, names in found.items()}
 
 
 class EventValidator:
@@ -90,6 +102,7 @@ class EventValidator:
         self._signing_key = signing_key
         """None if the study takes unsigned exposures."""
         self._required_fields = required_fields(snapshot.spec)
+        self._required_keys = required_keys(snapshot.spec)
         self._is_external = snapshot.spec.is_external
         rows = snapshot.spec.candidates
         self._names = frozenset(rows.names) if isinstance(rows, Candidates) else frozenset()
@@ -191,6 +204,9 @@ class EventValidator:
             found = fields.get(name)
             if type(found) not in _NUMBERS and (always or found is not None):
                 return _describe_missing_number(event, name, found)
+        for name in self._required_keys.get(event.name, ()):
+            if type(fields.get(name)) not in (str, *_NUMBERS):
+                return _describe_missing_key(event, name)
         version, arm, candidate, excluded = event.version, None, None, 0
         if version is not None:
             policy = policies[version] if version in policies else self._policy(version, policies)
@@ -310,6 +326,13 @@ def _mismatch(candidate: str, version: int, policy: PublishedPolicy) -> str:
     return (
         f"candidate is {candidate[:40]!r}, which is not what version {version} draws for this unit; send what was "
         "drawn, or mark it as override"
+    )
+
+
+def _describe_missing_key(event: MetricEvent, name: str) -> str:
+    given = "missing" if name not in event.fields else repr(event.fields[name])[:40]
+    return (
+        f"fields.{name} is {given}; a metric counts its different values in {event.name!r}, so send a text or a number"
     )
 
 

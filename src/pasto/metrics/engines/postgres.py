@@ -29,6 +29,7 @@ _AGGREGATES = {
     "mean": "sum({v} ORDER BY {v}) / nullif(count({v}), 0)",
     "any": "least(count({v}), 1)",
     "max": "max({v})",
+    "distinct": "count(DISTINCT {v})",
     "last": "(array_agg({v} ORDER BY {k} DESC, {v} DESC) FILTER (WHERE {v} IS NOT NULL AND {k} IS NOT NULL))[1]",
 }
 _TINY = "1e-150"
@@ -189,7 +190,8 @@ def _picked(place: int, column: Column, request: MeasureRequest, parameters: Par
         parameters.append(column.event)
         tests = ["name = %s", *_within(column, request, parameters)]
         tests += [_condition(condition, parameters) for condition in column.where]
-        number = "1" if field is None else _number(field, parameters)
+        read = _key if column.aggregate == "distinct" else _number
+        number = "1" if field is None else read(field, parameters)
         found.append(f"CASE WHEN {' AND '.join(tests)} THEN {number} END AS {letter}{place}")
     return found
 
@@ -201,6 +203,15 @@ def _number(field: str, parameters: Parameters) -> str:
         "CASE jsonb_typeof(fields->%s::text) WHEN 'number' "
         f"THEN CASE WHEN abs((fields->>%s::text)::float8) < {_TINY} THEN 0 ELSE (fields->>%s::text)::float8 END "
         "WHEN 'boolean' THEN (fields->>%s::text)::boolean::int::float8 END"
+    )
+
+
+def _key(field: str, parameters: Parameters) -> str:
+    """Return SQL for a text that differs for different texts and numbers; NULL for other values."""
+    parameters += [field] * 3
+    return (
+        "CASE jsonb_typeof(fields->%s::text) WHEN 'string' THEN 't' || (fields->>%s::text) "
+        "WHEN 'number' THEN 'n' || ((fields->>%s::text)::float8 + 0)::text END"
     )
 
 

@@ -225,15 +225,28 @@ def _reader(column: Column) -> Callable[[str], FloatArray]:
     """Read an event's number from its fields, and its key if it has one; text or a missing number is NaN."""
     names = [name for name in (column.value, column.by) if name is not None]
     decode, picks = _picking(names)
+    keys: dict[str | float, int] = {}
 
     def read(text: str) -> FloatArray:
         events = decode(text)
         if column.value is None:
             return np.array([math.nan if event is None else 1.0 for event in events]).reshape(-1, 1)
+        if column.aggregate == "distinct":
+            (pick,) = picks
+            return np.array([_key_place(keys, None if event is None else pick(event)) for event in events]).reshape(
+                -1, 1
+            )
         found = [[None if event is None else pick(event) for event in events] for pick in picks]
         return np.array([_numbers(values) for values in found], dtype=np.float64).T
 
     return read
+
+
+def _key_place(keys: dict[str | float, int], value: Any) -> float:
+    """Return the place of a text or a number among the different ones so far; NaN for other values."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return math.nan
+    return keys.setdefault(value if isinstance(value, str) else float(value), len(keys))
 
 
 def _picking(names: Sequence[str]) -> tuple[Callable[[str], list[Any]], list[Callable[[Any], Any]]]:
@@ -347,6 +360,9 @@ def _per_unit(
     if column.aggregate in ("count", "any"):
         counts = np.bincount(units, minlength=size).astype(np.float64)
         return counts if column.aggregate == "count" else np.minimum(counts, 1.0)
+    if column.aggregate == "distinct":
+        pairs = np.unique(np.stack([units, numbers.astype(np.intp)], axis=1), axis=0)
+        return np.bincount(pairs[:, 0], minlength=size).astype(np.float64)
     order = np.lexsort((numbers, units) if keys is None else (numbers, keys, units))
     units, numbers = units[order], numbers[order]
     if column.aggregate in ("max", "last"):

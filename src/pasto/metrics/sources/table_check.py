@@ -177,7 +177,7 @@ def _fields(column: Column) -> Iterator[tuple[str, tuple[ColumnKind, ...]]]:
     """Yield the fields that a metric reads, with the kinds of column that it can use."""
     for field in (column.value, column.by):
         if field is not None:
-            yield field, ("number", "bool")
+            yield field, ("number", "text") if column.aggregate == "distinct" else ("number", "bool")
     for condition in column.where:
         yield condition.field, tuple(dict.fromkeys(map(_kind_of_value, condition.values)))
 

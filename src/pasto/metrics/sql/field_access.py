@@ -27,6 +27,12 @@ class FieldType:
         """SQL for its number; true is 1 and false 0, and text is NULL."""
         return f"coalesce({self.number}, CASE WHEN {self.flag} THEN 1 WHEN NOT ({self.flag}) THEN 0 END)"
 
+    def key(self, draft: QueryBuilder) -> str:
+        """Return SQL for a text that differs for different texts and numbers; NULL for other values."""
+        # Adding 0 makes -0 the same key as 0.
+        number = f"CAST(({self.number}) + 0 AS {draft.dialect.text})"
+        return f"coalesce('t' || {self.text}, 'n' || {number})"
+
 
 class FieldAccess(Protocol):
     """Access to the fields of an event."""

@@ -62,6 +62,8 @@ def _picked(draft: QueryBuilder, relation: Relation, place: int, column: Column)
     found = []
     for letter, read in [("v", column.value)] if column.by is None else [("v", column.value), ("k", column.by)]:
         number = "1" if read is None else fields.read(draft, read).amount
+        if column.aggregate == "distinct" and read is not None:
+            number = fields.read(draft, read).key(draft)
         found.append(f"CASE WHEN {' AND '.join(tests)} THEN {number} END AS {letter}{place}")
     return found
 
@@ -75,6 +77,7 @@ def _made(draft: QueryBuilder, place: int, column: Column) -> str:
         "mean": f"sum({value}) / nullif(count({value}), 0)",
         "any": f"least(count({value}), 1)",
         "max": f"max({value})",
+        "distinct": f"count(DISTINCT {value})",
         "last": draft.dialect.last.format(v=value, k=f"k{place}"),
     }[column.aggregate]
 

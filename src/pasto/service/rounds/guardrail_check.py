@@ -242,7 +242,7 @@ def lengthen_ranges(spec: StudySpec, elapsed: float) -> StudySpec:
 
 
 def _lengthen_range(column: Column, elapsed: float) -> Column:
-    if column.window is not None or column.aggregate not in ("sum", "count"):
+    if column.window is not None or column.aggregate not in ("sum", "count", "distinct"):
         return column
     low = column.low if column.low is None or column.low > 0 else column.low * elapsed
     return replace(column, low=low, high=None if column.high is None else column.high * elapsed)

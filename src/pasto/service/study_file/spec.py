@@ -96,7 +96,7 @@ class TrafficSpec:
 
 PHASE_CHECK_SECONDS = 3600.0
 """Seconds between checks of a phase if exposures end a round."""
-GROWING_AGGREGATES = ("sum", "count", "any", "max")
+GROWING_AGGREGATES = ("sum", "count", "any", "max", "distinct")
 """Aggregates by which a unit's number grows with the length of a phase."""
 
 
