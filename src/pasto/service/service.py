@@ -65,6 +65,7 @@ from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.edit import EditRequest, FieldChange, RecordedEdit, apply_request, plan_edit
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary, describe_study, summarize_study
 from pasto.service.study_state import StudyState
+from pasto.service.work_claims import WorkClaims
 from pasto.store import INSTALLATION, AuditRow, OutboxRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
@@ -126,6 +127,7 @@ class Service:
         self._reported: set[str] = set()
         """Studies whose report was read since their last close: the next report is computed in advance."""
         self._keys: ApiKeys | None = None
+        self.claims = WorkClaims(store, clock)
         self.policy_cache.refresh()
 
     # Studies
@@ -397,12 +399,19 @@ class Service:
                 return self.show(name)
         raise ConflictError(f"study {name!r} changes too often for its round to be resolved; try again")
 
+    def measure_overdue(self, name: str) -> float | None:
+        """Return the seconds for which a study's open round should have been closed; None if it is not due."""
+        return self._due.measure_overdue(self.policy_cache.snapshot(name))
+
     def close_if_due(self, name: str) -> int:
-        """Close a study's round if it is due; return the number of closed rounds."""
+        """Close a study's round if it is due and no other node closes it; return the number of closed rounds."""
         snapshot = self.policy_cache.snapshot(name)
         if not self._due.over(snapshot):
             return 0
-        done = self.close_round(name, who="scheduler", reason="due", round=snapshot.row.round)
+        with self.claims.hold(f"close/{snapshot.row.number}") as is_mine:
+            if not is_mine:
+                return 0
+            done = self.close_round(name, who="scheduler", reason="due", round=snapshot.row.round)
         self.policy_cache.reload(name)
         with suppress(Exception):  # the next caller computes the report and gets the error
             if name in self._reported:

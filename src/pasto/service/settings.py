@@ -197,6 +197,9 @@ class Settings:
         2, "Threads for questions that take long: reports, what-if, trade-offs and replays.", 1, 64
     )
     max_questions: int = _setting(32, "Questions that wait for a thread; more are asked to come back.", 0, 10_000)
+    close_threads: int = _setting(
+        4, "Threads that close rounds; as many others close those of studies that read a team's own tables.", 1, 64
+    )
     shutdown_timeout: int = _duration(10, "Time for running requests to end on shutdown, in whole seconds.", 0, 3600)
 
     @property

@@ -259,6 +259,16 @@ def test_a_round_that_no_scheduler_closes_raises_an_alert(site: Site, monkeypatc
     assert "PastoRoundOverdue" in firing(now, later)
 
 
+def test_rounds_that_are_closed_late(site: Site) -> None:
+    now = site.scrape()
+    labels = (("study", "feed"),)
+    later = Scrape(now.at, {**now.samples, ("pasto_round_close_lag_seconds", labels): 61.0})
+    site.traffic()
+    assert "PastoRoundsLate" in firing(now, later)
+    ontime = Scrape(now.at, {**now.samples, ("pasto_round_close_lag_seconds", labels): 59.0})
+    assert "PastoRoundsLate" not in firing(now, ontime)
+
+
 def test_every_name_in_a_rule_is_counted_and_described(site: Site) -> None:
     site.traffic()
     asked = {name for expression in RULES.values() for name in re.findall(r"pasto_\w+", expression)}

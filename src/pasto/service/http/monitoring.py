@@ -83,6 +83,7 @@ def collect_gauges(context: Context) -> Iterator[Gauge]:
     yield "pasto_policy_waiters", "Callers that wait for a policy to change.", context.long_poll.number, None
     if context.scheduler is not None:
         yield "pasto_scheduler_up", "1 if the scheduler runs.", float(context.scheduler.alive), None
+        yield from context.scheduler.read_metrics()
     yield "pasto_store_waiting", "Events waiting to be written.", context.store.queued_events, None
     for collect in context.gauge_sources:
         yield from collect()

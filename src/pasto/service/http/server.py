@@ -106,7 +106,7 @@ class ServiceProcess:
             self.service = Service(store, notifier=notifier, archive=archive)
             if settings.archive_after or settings.archive_keep:
                 self.service.retention  # noqa: B018 -- raises at the start if archiving is not possible
-            self.scheduler = Scheduler(self.service, settings.poll)
+            self.scheduler = Scheduler(self.service, settings.poll, settings.close_threads)
             further = () if pages is None else pages(self.service)
             self.application = Application(
                 self.service,

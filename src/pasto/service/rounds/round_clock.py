@@ -98,18 +98,33 @@ class RoundDueCheck:
         self._monotonic = monotonic
         self._counted: dict[int, tuple[int, int, int, float]] = {}
         """By study: version, counted exposures, last event, and time of the count."""
+        self._due_since: dict[int, tuple[int, float]] = {}
+        """By study: the round that is over, and the time since which it can be closed."""
 
     def over(self, snapshot: StudySnapshot) -> bool:
         """Return whether a study's open round should be closed now."""
+        return self.measure_overdue(snapshot) is not None
+
+    def measure_overdue(self, snapshot: StudySnapshot) -> float | None:
+        """Return the seconds for which a study's open round should have been closed; None if it is not due."""
         row, rounds = snapshot.row, snapshot.spec.rounds
-        if row.state != "learning":
-            return is_look_due(snapshot, self._ages.now(row))
         now = self._ages.now(row)
-        if rounds.every is not None:
-            over = now - row.opened_at >= rounds.every
+        due_at = now
+        if row.state != "learning":
+            is_over = is_look_due(snapshot, now)
+        elif rounds.every is not None:
+            is_over, due_at = now - row.opened_at >= rounds.every, row.opened_at + rounds.every
         else:
-            over = rounds.exposures is not None and self._full(snapshot, rounds.exposures)
-        return over and not too_many_maturing_rounds(snapshot.spec, row, now)
+            is_over = rounds.exposures is not None and self._full(snapshot, rounds.exposures)
+        if not is_over:
+            return None
+        if row.state == "learning" and too_many_maturing_rounds(snapshot.spec, row, now):
+            self._due_since[row.number] = row.round, now  # it is due from the time at which it may be closed
+            return None
+        number, since = self._due_since.get(row.number, (0, 0.0))
+        if number != row.round:
+            number, since = self._due_since[row.number] = row.round, due_at
+        return max(0.0, now - since)
 
     def _full(self, snapshot: StudySnapshot, wanted: int) -> bool:
         row = snapshot.row
@@ -117,6 +132,8 @@ class RoundDueCheck:
         known = self._counted.get(row.number)
         if known is not None and known[0] == row.version:
             _, count, counted_until, at = known
+            if count >= wanted:
+                return True
             if last - counted_until < wanted - count and now - at < RECOUNT_SECONDS:
                 return False
         policy = self._store.read_policy(row.number, row.version)
