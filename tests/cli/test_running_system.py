@@ -174,9 +174,9 @@ def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any
     assert [line["action"] for line in log] == ["create", "start", "archive", "rename"]
 
 
-def test_a_running_study_is_edited(run: Any, place: Path) -> None:
+def test_a_running_study_is_edited(run: Any, work_folder: Path) -> None:
     assert run("study", "init").exit_code == 0
-    file = place / "study.yaml"
+    file = work_folder / "study.yaml"
     assert run("study", "create", file, "--start").exit_code == 0
     edited = run("study", "edit", "feed", "--set", "traffic.explore=25%", "--set", "guardrails.like_rate.at_least=-1%")
     assert edited.exit_code == 0, edited.stderr
@@ -191,14 +191,14 @@ def test_a_running_study_is_edited(run: Any, place: Path) -> None:
     printed = run("study", "show", "feed").stdout
     assert "after round 1: traffic.explore: 100% → 25%; guardrails.like_rate.at_least: -2% → -1%" in printed
     present = json.loads(run("study", "show", "feed", "--json").stdout)["document"]
-    (place / "feed.json").write_text(json.dumps({**present, "owner": "feed team"}))
-    planned = run("study", "edit", "feed", "-f", place / "feed.json", "--dry-run")
+    (work_folder / "feed.json").write_text(json.dumps({**present, "owner": "feed team"}))
+    planned = run("study", "edit", "feed", "-f", work_folder / "feed.json", "--dry-run")
     assert planned.stdout == "  owner: none → feed team\nnothing was written\n"
-    asked = run("study", "edit", "feed", "-f", place / "feed.json", input="n\n")
+    asked = run("study", "edit", "feed", "-f", work_folder / "feed.json", input="n\n")
     assert asked.exit_code == 1
     assert "owner: none → feed team" in asked.stderr
-    assert run("study", "edit", "feed", "-f", place / "feed.json", input="y\n").exit_code == 0
-    same = run("study", "edit", "feed", "-f", place / "feed.json", "--yes")
+    assert run("study", "edit", "feed", "-f", work_folder / "feed.json", input="y\n").exit_code == 0
+    same = run("study", "edit", "feed", "-f", work_folder / "feed.json", "--yes")
     assert same.stdout == "feed: the study file is as it should be; nothing to change\n"
     assert "feed team" in run("study", "show", "feed").stdout
     for wrong, message in (

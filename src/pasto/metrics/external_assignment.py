@@ -33,7 +33,7 @@ class ArmDraw:
     ...                  valid_from=0, expires_after=60)
     >>> draw = ArmDraw(policy)
     >>> [draw.bucket("ann", name).arm for name in ("a", "b")], draw.bucket("ann", "c") is None
-    (['learner', 'learner'], True)
+    (['control', 'learner'], True)
     """
 
     def __init__(self, policy: PublishedPolicy) -> None:
