@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from pasto.dashboard.renderer import NAMES, POLICY
-from pasto.report.data_records import SenderDeparture
+from pasto.report.data_quality_records import SenderDeparture
 from pasto.report.lift_records import MeasuredInterval
 from pasto.report.records import ContradictionReport, MonitorReport, PauseRecord
 from pasto.service.service import Service

@@ -17,7 +17,7 @@ from pasto.inference.sample_ratio import (
     check_sample_ratio,
     imbalance_evidence,
 )
-from pasto.report.data_records import LateEvents, QualityReport, RejectedEvents
+from pasto.report.data_quality_records import LateEvents, QualityReport, RejectedEvents
 from pasto.report.lift_records import SuspectCell
 from pasto.report.sections import quality_section
 from pasto.report.summary import summary_paragraph

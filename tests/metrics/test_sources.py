@@ -17,8 +17,8 @@ import pytest
 from pasto.errors import OptionError
 from pasto.metrics import Column, Condition, Moments
 from pasto.metrics.engines.duckdb import measure
+from pasto.metrics.measure_request import MeasureRequest
 from pasto.metrics.measurement import measure_tables
-from pasto.metrics.request import MeasureRequest
 from pasto.metrics.sources.files import open_duckdb, open_spark
 from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
 from pasto_sdk.policy import PublishedPolicy, publish_policy

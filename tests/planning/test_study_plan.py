@@ -13,7 +13,6 @@ import pasto
 from pasto.errors import MeansError, OptionError, UnsupportedError
 from pasto.inference.power import plan_power
 from pasto.planning import MetricFacts, RoundsOutline, StudyOutline, TrafficOutline, complete_facts
-from pasto.planning.outline import DAY_SECONDS
 from pasto.planning.recommendations import (
     MAX_EXCESS_ERROR,
     plan_candidates,
@@ -21,6 +20,7 @@ from pasto.planning.recommendations import (
     plan_control,
     plan_rounds,
 )
+from pasto.planning.study_outline import DAY_SECONDS
 
 HOUR = 3600.0
 OBJECTIVE = pasto.maximize("watch").keep("likes", at_least="-2%").keep("load", at_most=3.0)

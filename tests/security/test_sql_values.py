@@ -15,7 +15,7 @@ import pytest
 
 from pasto.metrics import Column, Condition, measure
 from pasto.metrics.engines import duckdb as duck
-from pasto.metrics.request import MeasureRequest
+from pasto.metrics.measure_request import MeasureRequest
 from pasto.store import AuditRow, EventRow, KeyRow, Store, StudyRow, open_store
 from pasto.store.rows import EXPOSURE, METRIC
 

@@ -18,7 +18,7 @@ from pasto.optimize.learners import Learner, Thompson
 from pasto.space import Real
 from pasto.study import Study
 from pasto.study.assignment import Policy
-from pasto.study.observations import build_round
+from pasto.study.observation_validation import build_round
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
 LEARNERS: dict[str, Callable[[], str | Learner[Any]]] = {

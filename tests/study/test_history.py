@@ -12,7 +12,7 @@ import pytest
 import pasto
 from pasto.errors import HistoryError, UnsupportedError
 from pasto.optimize.learners import Thompson
-from pasto.study.history import History
+from pasto.study.history_table import History
 
 CANDIDATES = pasto.grid(like=[0, 1, 2], share=[0, 1, 2])
 TRUTH = np.array([[30, 33, 34, 34, 33, 34, 36, 35, 33], [4.0, 4.4, 5.0, 3.5, 4.1, 4.3, 3.0, 3.3, 3.9]])

@@ -17,7 +17,7 @@ from pasto.report.replay_report import ReplayException
 from pasto.service.archive import Archive
 from pasto.service.close_record import CloseRecord, CloseSummary
 from pasto.service.round_history import RoundHistoryReader
-from pasto.service.rounds.inputs import moments_of
+from pasto.service.rounds.close_inputs import moments_of
 from pasto.service.rounds.learner_step import round_observations
 from pasto.service.rounds.replay import replay_study
 from pasto.service.service import Service
@@ -25,7 +25,7 @@ from pasto.service.study_state import MaturingRound, StudyState
 from pasto.store import AuditRow, Store, open_store
 from pasto.study import Study
 from pasto.study.assignment import Policy
-from pasto.study.observations import build_round
+from pasto.study.observation_validation import build_round
 from pasto_sdk.policy import PublishedPolicy
 
 Events = list[dict[str, Any]]

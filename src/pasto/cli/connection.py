@@ -16,7 +16,7 @@ from pasto.cli.output import echo
 from pasto.errors import InputError, UnsafeStoreError
 
 if TYPE_CHECKING:
-    from pasto.service.api import StudyApi
+    from pasto.service.study_api import StudyApi
     from pasto.store import Store
 
 DEFAULT_STORE = "pasto-data"

@@ -15,7 +15,7 @@ from pasto.errors import InputError, MeansError, OptionError
 
 if TYPE_CHECKING:
     from pasto.planning import MetricFacts
-    from pasto.planning.outline import DailySwing
+    from pasto.planning.study_outline import DailySwing
     from pasto.report.lift_records import MetricSpread
     from pasto.service.study_file.spec import StudySpec
 

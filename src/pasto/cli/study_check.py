@@ -12,8 +12,8 @@ from pasto.cli.connection import api_options, open_api
 from pasto.cli.output import console, echo, print_json, print_table
 
 if TYPE_CHECKING:
-    from pasto.service.api import StudyApi
-    from pasto.service.source_check import StudyFileCheck
+    from pasto.service.study_api import StudyApi
+    from pasto.service.study_check import StudyFileCheck
     from pasto.service.study_file import StudySpec
 
 ENGINES = {"duckdb": "files, read by DuckDB", "postgres": "PostgreSQL", "spark": "Spark"}
@@ -49,7 +49,7 @@ def check(file: Path, history: str | None, store: str, url: str | None, key: str
     The service at --url, or the one that runs on the store, checks with its own PASTO_SOURCE_… variables. Without a
     service, the command uses the variables of its own environment. The exit code is 2 if there is a problem.
     """
-    from pasto.service.source_check import check_file
+    from pasto.service.study_check import check_file
 
     document = load_with_history(file, history).document
     with _open_api_if_any(store, url, key) as api:

@@ -17,7 +17,7 @@ from pasto.report.edit_text import describe_change
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pasto.service.api import StudyApi
+    from pasto.service.study_api import StudyApi
     from pasto.service.study_file.edit import StudyEdit
     from pasto.service.study_records import StudyOverview
 

@@ -12,8 +12,8 @@ from pasto.cli.study import as_json_option
 from pasto.errors import InputError
 
 if TYPE_CHECKING:
-    from pasto.service.api import StudyApi
     from pasto.service.http_client import HttpStudyApi
+    from pasto.service.study_api import StudyApi
 
 
 @click.group(

@@ -20,7 +20,7 @@ from pasto.formatting import (
     format_time,
     format_time_span,
 )
-from pasto.report.data_text import departure_text
+from pasto.report.data_quality_text import departure_text
 from pasto.report.edit_text import describe_change
 from pasto.report.guardrail_text import basis_text, certificate_text, verdict_text
 from pasto.service.http.request import HttpRequest

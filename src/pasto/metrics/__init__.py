@@ -2,10 +2,10 @@
 
 from pasto.metrics.definitions import Column, Condition, Covariate, Metric
 from pasto.metrics.engines import ENGINES, CovariateWindow, Engine, MeasureRequest
+from pasto.metrics.measure_request import OTHER_SOURCES
 from pasto.metrics.measurement import Sender, measure, measure_by_sender
 from pasto.metrics.moments import Moments
 from pasto.metrics.parsing import parse_metrics
-from pasto.metrics.request import OTHER_SOURCES
 
 __all__ = [
     "ENGINES",

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from pasto.errors import OptionError
 from pasto.metrics.definitions import Column
 from pasto.metrics.engines import ENGINES, CovariateWindow, MeasureRequest
+from pasto.metrics.measure_request import TableEngine, split_label
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import TableEngine, split_label
 from pasto.metrics.sources.table_check import find_problems, kind_of, read_types
 from pasto.metrics.sources.team_tables import TeamTables, team_relations
 from pasto.metrics.sql import DIALECTS, QueryBuilder, Relation

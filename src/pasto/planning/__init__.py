@@ -1,7 +1,7 @@
 """Planning: the plan of a study before it starts."""
 
-from pasto.planning.outline import MetricFacts, RoundsOutline, StudyOutline, TrafficOutline, complete_facts
 from pasto.planning.plan_records import StudyPlan
+from pasto.planning.study_outline import MetricFacts, RoundsOutline, StudyOutline, TrafficOutline, complete_facts
 from pasto.planning.study_plan import make_plan, plan_study
 
 __all__ = [

@@ -11,7 +11,7 @@ import numpy as np
 
 from pasto.arrays import FloatArray
 from pasto.errors import MeansError
-from pasto.planning.outline import FactSource, MetricFacts
+from pasto.planning.study_outline import FactSource, MetricFacts
 
 METRIC_COLUMN, UNITS_COLUMN = "metric", "units"
 DEVIATION_SUFFIX, ERROR_SUFFIX, COVARIANCE_SUFFIX = "_std", "_se", "_cov"

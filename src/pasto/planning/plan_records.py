@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pasto.planning.outline import FactSource
+from pasto.planning.study_outline import FactSource
 
 RoundReason = Literal["swing unknown", "swing seen", "window", "few units", "maturity", "traffic"]
 GuardrailState = Literal["reached", "not in time", "no slack", "soft"]

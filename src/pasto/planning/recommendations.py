@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from scipy.special import ndtri
 
 from pasto.inference import reach_at_horizon
-from pasto.planning.outline import DAY_SECONDS, StudyOutline
 from pasto.planning.plan_records import (
     CandidateGain,
     CandidatePlan,
@@ -17,6 +16,7 @@ from pasto.planning.plan_records import (
     RoundPlan,
     RoundReason,
 )
+from pasto.planning.study_outline import DAY_SECONDS, StudyOutline
 
 CHANCE = 0.8
 """Chance with which a difference is shown, and with which a day is met."""

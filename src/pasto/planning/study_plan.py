@@ -14,7 +14,9 @@ from pasto.errors import OptionError
 from pasto.objective import Objective
 from pasto.objective.objective import check_objective
 from pasto.planning.learning_forecast import LearningForecast, forecast_learning
-from pasto.planning.outline import (
+from pasto.planning.plan_records import GainPlan, GainPoint, GuardrailPlan, GuardrailState, PlanFact, StudyPlan
+from pasto.planning.recommendations import CHANCE, plan_candidates, plan_confirmation, plan_control, plan_rounds
+from pasto.planning.study_outline import (
     DAY_SECONDS,
     DEFAULT_COMPETITION,
     DailySwing,
@@ -25,8 +27,6 @@ from pasto.planning.outline import (
     complete_facts,
     planned_metrics,
 )
-from pasto.planning.plan_records import GainPlan, GainPoint, GuardrailPlan, GuardrailState, PlanFact, StudyPlan
-from pasto.planning.recommendations import CHANCE, plan_candidates, plan_confirmation, plan_control, plan_rounds
 
 HALF, MOST = 0.5, 0.75
 """Parts of the possible gain: of a blend that is worth serving, and of most of the gain."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
-from pasto.report.data_records import (
+from pasto.report.data_quality_records import (
     AccountingReport,
     QualityReport,
 )

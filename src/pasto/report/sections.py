@@ -15,8 +15,8 @@ from pasto.formatting import (
     format_p_value,
     format_percent,
 )
-from pasto.report.data_records import AccountingReport, QualityReport, SenderLine
-from pasto.report.data_text import departure_text
+from pasto.report.data_quality_records import AccountingReport, QualityReport, SenderLine
+from pasto.report.data_quality_text import departure_text
 from pasto.report.guardrail_text import (
     SIDE_TEXT,
     basis_text,

@@ -11,7 +11,7 @@ from typing import Any
 
 from pasto.errors import StoreError
 from pasto.metrics import OTHER_SOURCES
-from pasto.report.data_records import (
+from pasto.report.data_quality_records import (
     AccountingReport,
     CandidateCounts,
     CandidateGap,

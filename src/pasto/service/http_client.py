@@ -32,10 +32,10 @@ from pasto.service.api_keys import ApiKeyRecord, NewApiKey
 from pasto.service.archive import ArchiveResult
 from pasto.service.close_record import CloseSummary
 from pasto.service.retention import UnitErasure
-from pasto.service.source_check import StudyFileCheck
+from pasto.service.study_check import StudyFileCheck
 from pasto.service.study_file.edit import EditRequest
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary
-from pasto.service.webhook_sender import WebhookRecord, WebhookTrial
+from pasto.service.webhook_worker import WebhookRecord, WebhookTrial
 from pasto.store import AuditRow
 
 TIMEOUT_SECONDS = 60.0

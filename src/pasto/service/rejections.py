@@ -7,7 +7,7 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Sequence
 from threading import Lock
 
-from pasto.report.data_records import RejectedEvents, RejectionCount
+from pasto.report.data_quality_records import RejectedEvents, RejectionCount
 from pasto.service.event_decoder import RejectedEvent
 from pasto.store import RejectedPositions, RejectionReason, Rejections, Store
 

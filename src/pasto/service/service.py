@@ -60,11 +60,12 @@ from pasto.service.rounds.data_check import resolve
 from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
-from pasto.service.source_check import SourceCheck, SourceHealth, StudyFileCheck, check_file, check_source
+from pasto.service.study_check import SourceCheck, StudyFileCheck, check_file, check_source
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.edit import EditRequest, FieldChange, RecordedEdit, apply_request, plan_edit
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary, describe_study, summarize_study
 from pasto.service.study_state import StudyState
+from pasto.service.team_sources import SourceHealth
 from pasto.service.work_claims import WorkClaims
 from pasto.store import INSTALLATION, AuditRow, OutboxRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from pasto.blend import HistoryUse
-from pasto.report.data_records import RejectedEvents
+from pasto.report.data_quality_records import RejectedEvents
 from pasto.report.lift_records import ConfirmationVerdict
 from pasto.report.records import BlendRecord, HeldRoundRecord, MonitorReport, SourceProblem
 from pasto.service.lifecycle import STATES, allowed

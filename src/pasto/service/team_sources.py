@@ -1,21 +1,27 @@
-"""Places where teams keep their own events: named by the service's operator, and only by name in a study file."""
+"""Team sources: the places where teams keep their own events, and the last failure to read each.
+
+The service's operator names the places. A study file refers to them only by name.
+"""
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pasto.errors import InputError, MissingExtraError, SourceError
+from pasto.errors import InputError, MissingExtraError, SourceError, StoreError
 from pasto.metrics import Column, Moments
 from pasto.metrics.measurement import measure_tables
 from pasto.metrics.sources.files import FORMATS, open_duckdb
 from pasto.metrics.sources.team_tables import TeamTables
+from pasto.report.records import SourceProblem
 from pasto.service.study_file.spec import TeamSource
+from pasto.store import OutboxRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
 
 SPARK = ("sc://", "spark://", "local[", "yarn", "k8s://")
@@ -170,3 +176,55 @@ def _spark(place: str) -> Any:
 
     builder: Any = SparkSession.builder
     return (builder.remote(place) if place.startswith("sc://") else builder.master(place)).getOrCreate()
+
+
+class SourceHealth:
+    """Last failure of each study's source, stored so that every node and command can show it.
+
+    `describe` returns the messages about a source that begins to fail, which are stored with the failure.
+
+    >>> from pasto.store import open_store
+    >>> store = open_store("memory:")
+    >>> row = StudyRow("feed", 1, 1, "learning", "{}", 7, 3, 3, 0.0, 0.0)
+    >>> health = SourceHealth(store, lambda: 60.0, lambda row, problem: [])
+    >>> health.record_failure(row, SourceError("no such column"))
+    >>> health.problem(row)
+    SourceProblem(message='no such column', round=3, since=60.0)
+    >>> health.record_success(row)
+    >>> health.problem(row) is None
+    True
+    >>> store.close()
+    """
+
+    def __init__(
+        self, store: Store, clock: Callable[[], float], describe: Callable[[StudyRow, SourceProblem], list[OutboxRow]]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._describe = describe
+
+    def problem(self, row: StudyRow) -> SourceProblem | None:
+        """Return the problem of a study's source with its round and start; None if the source works."""
+        saved = json.loads(self._store.read_cache(_cache_name(row)) or "null")
+        return None if saved is None else SourceProblem(**saved)
+
+    def record_failure(self, row: StudyRow, error: SourceError) -> None:
+        """Store why a round could not be measured; the time of the first failure in a row stays."""
+        before = self.problem(row)
+        problem = SourceProblem(str(error), row.round, self._clock() if before is None else before.since)
+        if problem != before:
+            messages = self._describe(row, problem) if before is None else []
+            self._write(row, json.dumps(asdict(problem)), messages)
+
+    def record_success(self, row: StudyRow) -> None:
+        """Store that a round was measured."""
+        if self.problem(row) is not None:
+            self._write(row, "null")
+
+    def _write(self, row: StudyRow, text: str, messages: Sequence[OutboxRow] = ()) -> None:
+        with suppress(StoreError):  # the failure itself is raised, and must not be hidden by this one
+            self._store.write_cache(_cache_name(row), text, messages)
+
+
+def _cache_name(row: StudyRow) -> str:
+    return f"source/{row.number}"

@@ -18,7 +18,7 @@ from pasto.errors import StoreDamagedError, StoreError, StoreLostError, UnsafeSt
 from pasto.store import statements
 from pasto.store.backup import TABLES, insert, open_backup, select, write_backup
 from pasto.store.dashboard_sessions import delete_secret, load_secret, new_secret
-from pasto.store.error_causes import is_damage, is_disk_full
+from pasto.store.disk_errors import is_damage, is_disk_full
 from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, StudyUnit, find_uncredited_units, plan_ingest
 from pasto.store.integrity_check import find_damage, stored_checksum
 from pasto.store.loss_detection import MarkRecord, read_stored

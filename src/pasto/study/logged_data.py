@@ -14,7 +14,7 @@ from pasto.arrays import FloatArray
 from pasto.data_frames import is_text
 from pasto.errors import HistoryError, OptionError, PastoWarning
 from pasto.estimate.off_policy import LoggedUnits, Method, estimate_off_policy
-from pasto.study.history import CANDIDATE_COLUMN, History, HistoryRow, read_any_table
+from pasto.study.history_table import CANDIDATE_COLUMN, History, HistoryRow, read_any_table
 from pasto_sdk.policy_document import Value
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, Thompson, c
 from pasto.optimize.learners.base import ExplorationLimits
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import choose_first_points
-from pasto.study.history import History
+from pasto.study.history_table import History
 from pasto.study.pending_rounds import CorrectableRounds, PendingRounds, PolicyHistory
 from pasto.study.warm_start import WarmStart
 from pasto_sdk.policy_document import Value

@@ -31,8 +31,8 @@ from pasto.optimize.learners.thompson import MAX_JOINT_CANDIDATES
 from pasto.space import Candidates, Space
 from pasto.study.assignment import Assignment, Policy
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES, find_new_points, merge_neighbours
-from pasto.study.history import History
-from pasto.study.observations import (
+from pasto.study.history_table import History
+from pasto.study.observation_validation import (
     build_round,
     check_observations,
     read_identities,
@@ -51,7 +51,7 @@ from pasto.study.state import (
     find_candidate,
     spread_loss_budget,
 )
-from pasto.study.unit_rows import average_units
+from pasto.study.unit_table import average_units
 from pasto_sdk.policy_document import Value
 
 if TYPE_CHECKING:

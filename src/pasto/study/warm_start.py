@@ -24,7 +24,7 @@ from pasto.estimate.candidate_model import Kernels, kernels_from_saved, kernels_
 from pasto.estimate.gaussian_process import choose_kernels, is_available
 from pasto.optimize.learners.thompson import MAX_JOINT_CANDIDATES
 from pasto.space import Candidates
-from pasto.study.history import History, HistoryRow
+from pasto.study.history_table import History, HistoryRow
 from pasto_sdk.policy_document import Value
 
 EXACT_PART = 1e-6

@@ -23,7 +23,7 @@ from pasto.service.service import Service
 from pasto.service.settings import Settings
 from pasto.service.study_file import EXAMPLE, read_document
 from pasto.service.webhook import Webhook, WebhookSpec
-from pasto.service.webhook_sender import WebhookSender
+from pasto.service.webhook_worker import WebhookWorker
 from pasto.store import open_store
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -287,7 +287,7 @@ def test_the_guide_shows_the_rules_that_are_shipped() -> None:
 def test_a_webhook_that_accepts_nothing(tmp_path: Path) -> None:
     site = Site(tmp_path)
     spec = WebhookSpec("ops", "https://hooks.example.com/")
-    sender = WebhookSender(site.service.store, [Webhook(spec)])
+    sender = WebhookWorker(site.service.store, [Webhook(spec)])
     site.application.context.gauge_sources.append(sender.read_metrics)
     notification = Notification("guardrail_stop", time.time() - 700, "likes fell", "feed")
     row = site.service.policy_cache.snapshot("feed").row

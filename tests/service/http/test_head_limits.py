@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pasto.service.http.connections import (
+from pasto.service.http.connection_limits import (
     HEAD_TOO_LARGE,
     LINGER_SECONDS,
     MAX_HEAD_BYTES,

@@ -16,7 +16,7 @@ import pytest
 
 from pasto import errors
 from pasto.service.http.responses import STATUSES, error_response
-from pasto.store.error_causes import is_disk_full
+from pasto.store.disk_errors import is_disk_full
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site

@@ -16,8 +16,8 @@ from pasto.errors import StoreError, UnsafeStoreError
 from pasto.service.api_keys import ApiKeys
 from pasto.service.http.store_health import StoreHealth
 from pasto.store import open_store
+from pasto.store.disk_errors import is_disk_full
 from pasto.store.disk_reserve import RESERVE_BYTES
-from pasto.store.error_causes import is_disk_full
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site

@@ -14,7 +14,7 @@ from pasto.arrays import FloatArray
 from pasto.service.close_record import CloseRecord
 from pasto.service.reports.candidate_estimates import estimate_candidates
 from pasto.service.round_history import RoundHistoryReader
-from pasto.service.rounds.inputs import CloseInputs, read_close_inputs
+from pasto.service.rounds.close_inputs import CloseInputs, read_close_inputs
 from pasto.service.rounds.learner_step import round_observations
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec

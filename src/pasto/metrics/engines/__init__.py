@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pasto.metrics.engines import duckdb, parquet, postgres, spark, sqlite
-from pasto.metrics.request import CovariateWindow, Engine, MeasureRequest
+from pasto.metrics.measure_request import CovariateWindow, Engine, MeasureRequest
 
 ENGINES: dict[str, Engine] = {
     module.ENGINE.name: module.ENGINE for module in (sqlite, postgres, duckdb, spark, parquet)

@@ -10,8 +10,8 @@ from contextlib import closing
 from typing import Any
 
 from pasto.metrics.engines import sqlite
+from pasto.metrics.measure_request import Engine, MeasureRequest
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import Engine, MeasureRequest
 
 BATCH_ROWS = 10_000
 _COLUMNS = "sequence, study, kind, unit, version, arm, candidate, name, fields, excluded, received_at"

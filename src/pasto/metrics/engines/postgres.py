@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from pasto.metrics.definitions import Column, Condition
+from pasto.metrics.measure_request import CURRENT_ARM, Engine, MeasureRequest, TableEngine, sender_label
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import CURRENT_ARM, Engine, MeasureRequest, TableEngine, sender_label
 from pasto.metrics.sql import QueryBuilder, Relation, moments_from, sums_query, units_query
 
 PAIRS_AT_ONCE = 1000

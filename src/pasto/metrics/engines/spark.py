@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any
 
 from pasto.metrics.definitions import Column
+from pasto.metrics.measure_request import Engine, MeasureRequest, TableEngine
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import Engine, MeasureRequest, TableEngine
 from pasto.metrics.sources.event_log import event_log_relations
 from pasto.metrics.sql import DIALECTS, QueryBuilder, Relation, moments_from, sums_query, units_query
 

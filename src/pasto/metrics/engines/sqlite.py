@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.metrics.definitions import Column, Condition
+from pasto.metrics.measure_request import SEPARATOR, Engine, MeasureRequest, sender_label
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import SEPARATOR, Engine, MeasureRequest, sender_label
 from pasto_sdk.policy_document import current_arm
 
 AT_ONCE = 2_000

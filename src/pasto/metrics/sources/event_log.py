@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pasto.metrics.request import CURRENT_ARM, MeasureRequest
+from pasto.metrics.measure_request import CURRENT_ARM, MeasureRequest
 from pasto.metrics.sql import JsonFields, QueryBuilder, Relation, Span
 
 

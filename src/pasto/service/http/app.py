@@ -47,7 +47,7 @@ from pasto.service.http.worker_pools import WorkerPools
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
-from pasto.service.webhook_sender import WebhookSender
+from pasto.service.webhook_worker import WebhookWorker
 
 log = logging.getLogger("pasto.http")
 
@@ -67,10 +67,10 @@ class Application:
         scheduler: Scheduler | None = None,
         pages: Sequence[Route] = (),
         question_process: QuestionProcess | None = None,
-        webhooks: WebhookSender | None = None,
+        webhooks: WebhookWorker | None = None,
     ) -> None:
         settings = settings or Settings()
-        webhooks = webhooks or WebhookSender(service.store, ())
+        webhooks = webhooks or WebhookWorker(service.store, ())
         keys = ApiKeys(service.store)
         pools, requests = WorkerPools(settings), RequestLog()
         self.context = context = Context(

@@ -34,12 +34,12 @@ from pasto.service.http.request_log import RequestLog
 from pasto.service.http.responses import CLOSE, ApiError, HttpResponse, error_response, problem_response, retry
 from pasto.service.http.worker_pools import PoolFullError, PoolName, WorkerPools
 from pasto.service.settings import Settings
-from pasto.service.webhook_sender import WebhookSender
+from pasto.service.webhook_worker import WebhookWorker
 from pasto.store import KeyRow, Store
 from pasto_sdk.policy import PublishedPolicy
 
 if TYPE_CHECKING:
-    from pasto.service.http.connections import LimitedConnection
+    from pasto.service.http.connection_limits import LimitedConnection
     from pasto.service.http.events import ExposureBuffer
     from pasto.service.http.long_poll import LongPollHub
     from pasto.service.http.routes import Route
@@ -74,7 +74,7 @@ class Context:
     questions: Questions
     request_log: RequestLog
     rate_limit: RateLimit
-    webhooks: WebhookSender
+    webhooks: WebhookWorker
     question_process: QuestionProcess | None = None
     """Computes the answers to questions; if there is none, threads of this process do."""
     scheduler: Scheduler | None = None

@@ -24,7 +24,7 @@ from pasto.errors import (
     UnknownStudyError,
     UnsupportedError,
 )
-from pasto.store.error_causes import is_disk_full
+from pasto.store.disk_errors import is_disk_full
 
 Headers = tuple[tuple[bytes, bytes], ...]
 

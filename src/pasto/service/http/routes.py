@@ -18,9 +18,9 @@ from pasto.service.http.worker_pools import PoolName
 from pasto.service.policy_export import FORMATS as EXPORT_FORMATS
 from pasto.service.policy_export import PARTS
 from pasto.service.retention import UnitErasure
-from pasto.service.source_check import StudyFileCheck
+from pasto.service.study_check import StudyFileCheck
 from pasto.service.study_records import DeletedStudy, StudyOverview
-from pasto.service.webhook_sender import WebhookTrial
+from pasto.service.webhook_worker import WebhookTrial
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pasto.durations import DURATION_PATTERN
 from pasto.report.records import ClosedRoundRecord
 from pasto.service.api_keys import ApiKeyRecord
 from pasto.service.study_records import StudySummary
-from pasto.service.webhook_sender import WebhookRecord
+from pasto.service.webhook_worker import WebhookRecord
 from pasto.store import AuditRow
 
 Unit = Annotated[

@@ -25,7 +25,7 @@ from pasto.service.api_keys import ApiKeys, redact
 from pasto.service.archive import Archive
 from pasto.service.http.app import Application
 from pasto.service.http.auth import check_safe
-from pasto.service.http.connections import LimitedConnection, OpenConnections, TrackedApplication
+from pasto.service.http.connection_limits import LimitedConnection, OpenConnections, TrackedApplication
 from pasto.service.http.descriptor_limit import claim_descriptors
 from pasto.service.http.question_process import QuestionProcess
 from pasto.service.http.routes import Route
@@ -35,8 +35,8 @@ from pasto.service.retention_worker import RetentionWorker
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
-from pasto.service.webhook_file import read_webhooks
-from pasto.service.webhook_sender import WebhookSender
+from pasto.service.webhook import read_webhooks
+from pasto.service.webhook_worker import WebhookWorker
 from pasto.store import open_store
 
 log = logging.getLogger("pasto.server")
@@ -100,7 +100,7 @@ class ServiceProcess:
             webhooks = read_webhooks(settings)
             for webhook in webhooks:
                 webhook.check()
-            self._webhooks = WebhookSender(store, webhooks)
+            self._webhooks = WebhookWorker(store, webhooks)
             notifier = Notifier([webhook.spec for webhook in webhooks], self._webhooks.wake) if webhooks else None
             archive = Archive(settings.archive) if settings.archive else None
             self.service = Service(store, notifier=notifier, archive=archive)

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 
 from pasto.errors import StoreDamagedError, StoreLostError
 from pasto.store import Store
-from pasto.store.error_causes import is_damage, is_disk_full
+from pasto.store.disk_errors import is_damage, is_disk_full
 from pasto_sdk.periodic_thread import PeriodicThread
 
 log = logging.getLogger("pasto.store")

@@ -12,7 +12,7 @@ import numpy as np
 from pasto.errors import NotFittedError, PastoError
 from pasto.inference.round_data import MeasuredRound
 from pasto.metrics import Moments
-from pasto.report.data_records import AccountingReport, ClippedUnits, LateEvents, QualityReport, RejectedEvents
+from pasto.report.data_quality_records import AccountingReport, ClippedUnits, LateEvents, QualityReport, RejectedEvents
 from pasto.report.lift_records import ConfirmationReport, ConfirmationVerdict, SampleRatioReport
 from pasto.report.records import (
     BlendRecord,

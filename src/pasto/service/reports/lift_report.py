@@ -15,7 +15,7 @@ from pasto.inference.multiple_comparisons import find_winners
 from pasto.inference.round_data import WHOLE_ARM, MeasuredRound, RoundRecord, record_rounds
 from pasto.inference.sample_ratio import SampleRatioCheck, check_sample_ratio
 from pasto.planning.metric_history import MIN_CANDIDATES, effect_spread
-from pasto.planning.outline import DAY_SECONDS
+from pasto.planning.study_outline import DAY_SECONDS
 from pasto.report.lift_records import (
     AdjustedLiftRecord,
     ArmUnits,

@@ -26,6 +26,7 @@ from pasto.service.close_record import (
 )
 from pasto.service.policy_builder import build_policy, freeze_blend, hold_policy
 from pasto.service.policy_cache import StudySnapshot
+from pasto.service.rounds.close_inputs import CloseInputs, Look, read_close_inputs
 from pasto.service.rounds.guardrail_check import (
     GuardrailResult,
     Past,
@@ -38,7 +39,6 @@ from pasto.service.rounds.guardrail_check import (
     no_past,
     rearm,
 )
-from pasto.service.rounds.inputs import CloseInputs, Look, read_close_inputs
 from pasto.service.rounds.late_events import build_correction
 from pasto.service.rounds.learner_step import (
     Correction,

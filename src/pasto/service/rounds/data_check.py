@@ -22,8 +22,8 @@ from pasto.inference.round_data import CellTable
 from pasto.inference.sender_departure import SenderCells, SenderEvidence, update_evidence
 from pasto.metrics import OTHER_SOURCES, Column, Moments, measure_by_sender
 from pasto.metrics.measurement import STORES
-from pasto.report.data_records import SenderDeparture
-from pasto.report.data_text import describe_held
+from pasto.report.data_quality_records import SenderDeparture
+from pasto.report.data_quality_text import describe_held
 from pasto.report.records import HeldRoundRecord, RoundShortage
 from pasto.service.close_record import CloseRecord, SenderRecord, SenderTotals
 from pasto.service.rounds.late_events import LateCorrections, find_changed_rounds, read_recorded

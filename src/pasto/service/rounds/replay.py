@@ -18,9 +18,9 @@ from pasto.report.replay_report import ExceptionKind, ReplayDifference, ReplayEx
 from pasto.service.close_record import CloseRecord, NextPhase
 from pasto.service.lifecycle import PHASES
 from pasto.service.rounds.close import CloseResult, compute_close, judge_guardrails, open_first_round
+from pasto.service.rounds.close_inputs import CloseInputs, Look, list_maturing
 from pasto.service.rounds.data_check import CheckedRounds
 from pasto.service.rounds.guardrail_check import GuardrailResult, lengthen_ranges, phase_length
-from pasto.service.rounds.inputs import CloseInputs, Look, list_maturing
 from pasto.service.rounds.late_events import LateCorrections, find_changed_rounds
 from pasto.service.rounds.learner_step import LearnerUpdate
 from pasto.service.rounds.replay_measurement import RoundRemeasurer

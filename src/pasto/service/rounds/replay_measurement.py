@@ -12,7 +12,7 @@ from pasto.metrics.moments import moments_match
 from pasto.report.replay_report import ExceptionKind, ReplayException
 from pasto.service.close_record import OWN_TABLES
 from pasto.service.covariate_window import covariate_window, lacks_events
-from pasto.service.rounds.inputs import moments_of
+from pasto.service.rounds.close_inputs import moments_of
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import MaturingRound, identity_of
 from pasto.store import Store, StudyRow

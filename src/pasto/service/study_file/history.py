@@ -11,7 +11,7 @@ from pasto.metrics import Metric
 from pasto.objective import Objective
 from pasto.service.study_file.schema import MAX_CANDIDATES
 from pasto.space import Candidates, Space
-from pasto.study.history import ERROR_SUFFIX, History
+from pasto.study.history_table import ERROR_SUFFIX, History
 
 
 def read_history(

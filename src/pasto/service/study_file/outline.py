@@ -12,7 +12,7 @@ from pasto.errors import OptionError, UnsupportedError
 from pasto.metrics import Metric
 from pasto.optimize.learners import Thompson
 from pasto.planning import MetricFacts, RoundsOutline, StudyOutline, TrafficOutline, complete_facts
-from pasto.planning.outline import DEFAULT_COMPETITION, DailySwing
+from pasto.planning.study_outline import DEFAULT_COMPETITION, DailySwing
 from pasto.service.study_file.spec import GuardrailSpec, StudySpec
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import choose_first_points

@@ -19,7 +19,7 @@ from pasto.optimize.learners import Learner
 from pasto.space import Candidates, Space
 from pasto.study import Study
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
-from pasto.study.history import History
+from pasto.study.history_table import History
 from pasto.study.pending_rounds import count_remembered_policies
 from pasto_sdk.policy_document import Value
 

@@ -1,4 +1,4 @@
-"""Failures of a store: full disks and damaged files, recognised in the causes of an error."""
+"""Disk errors: full disks and damaged files, recognised in the causes of a failure of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data records: data quality and event counts as a report holds them."""
+"""Data quality records: rounds without their events, senders and event counts as a report holds them."""
 
 from __future__ import annotations
 

@@ -17,10 +17,9 @@ from pasto.report.records import SourceProblem
 from pasto.service.notifications import Notification, Notifier, build_message, describe_confirmation
 from pasto.service.service import Service
 from pasto.service.settings import Settings
-from pasto.service.source_check import SourceHealth
-from pasto.service.webhook import EVENTS, Webhook, WebhookSpec, make_secret, sign
-from pasto.service.webhook_file import read_webhooks
-from pasto.service.webhook_sender import CLAIM_SECONDS, GIVE_UP_SECONDS, WebhookSender
+from pasto.service.team_sources import SourceHealth
+from pasto.service.webhook import EVENTS, Webhook, WebhookSpec, make_secret, read_webhooks, sign
+from pasto.service.webhook_worker import CLAIM_SECONDS, GIVE_UP_SECONDS, WebhookWorker
 from pasto.store import AuditRow, Store, StudyRow, open_store
 
 HOUR = 3600.0
@@ -110,7 +109,7 @@ def test_a_message_is_signed_and_deleted_once_it_is_delivered(
 ) -> None:
     spec = WebhookSpec("ops", receiver.url, secret=make_secret())
     write(store, row, spec)
-    assert WebhookSender(store, [connect(spec)], clock=clock).send_due("ops") is None
+    assert WebhookWorker(store, [connect(spec)], clock=clock).send_due("ops") is None
     (body,), (headers,), (content,) = receiver.bodies, receiver.headers, receiver.contents
     assert body == {
         "id": headers["webhook-id"],
@@ -134,7 +133,7 @@ def test_a_failed_message_is_sent_again_with_its_id_ever_more_rarely(
     receiver.statuses = [500, 302, 200]
     spec = WebhookSpec("ops", receiver.url)
     write(store, row, spec)
-    sender = WebhookSender(store, [connect(spec)], clock=clock)
+    sender = WebhookWorker(store, [connect(spec)], clock=clock)
     assert sender.send_due("ops") == 5.0
     clock.now += 4.9
     sender.send_due("ops")
@@ -143,7 +142,7 @@ def test_a_failed_message_is_sent_again_with_its_id_ever_more_rarely(
     clock.now += 0.2
     sender.send_due("ops")
     clock.now += 20.0
-    again = WebhookSender(store, [connect(spec)], clock=clock)  # as after a restart
+    again = WebhookWorker(store, [connect(spec)], clock=clock)  # as after a restart
     again.send_due("ops")
     assert len({body["id"] for body in receiver.bodies}) == 1
     assert len(receiver.bodies) == 3
@@ -158,7 +157,7 @@ def test_a_failing_message_does_not_hold_up_a_later_one(
     write(store, row, spec)
     write(store, row, spec, at=NOW + 1.0)
     clock.now += 1.0
-    WebhookSender(store, [connect(spec)], clock=clock).send_due("ops")
+    WebhookWorker(store, [connect(spec)], clock=clock).send_due("ops")
     assert [body["at"] for body in receiver.bodies] == [NOW, NOW + 1.0]
     assert [size.messages for size in store.measure_outbox()] == [1]
 
@@ -169,7 +168,7 @@ def test_a_message_is_given_up_after_days_with_a_line_in_the_audit_log(
     spec, removed = WebhookSpec("ops", receiver.url), WebhookSpec("removed", receiver.url)
     write(store, row, spec, removed)
     receiver.statuses = [500]
-    sender = WebhookSender(store, [connect(spec)], clock=clock)
+    sender = WebhookWorker(store, [connect(spec)], clock=clock)
     sender.send_due("ops")
     clock.now += GIVE_UP_SECONDS + 1.0
     sender.send_due("ops")
@@ -196,7 +195,7 @@ def test_two_nodes_do_not_both_send_a_message(receiver: Receiver, store: Store, 
     write(store, row, spec)
     claimed = store.claim_message("ops", clock.now, clock.now + CLAIM_SECONDS)
     assert claimed is not None
-    other = WebhookSender(store, [connect(spec)], clock=clock)
+    other = WebhookWorker(store, [connect(spec)], clock=clock)
     other.send_due("ops")
     assert receiver.bodies == []
     clock.now += CLAIM_SECONDS  # the node that claimed it died
@@ -214,7 +213,7 @@ def test_a_slow_receiver_delays_no_other(receiver: Receiver, store: Store, row: 
             ends.wait(60)
 
     stuck = SlowWebhook(slow, frozenset({"hooks.test"}), resolve=lambda *_: ["127.0.0.1"])
-    sender = WebhookSender(store, [stuck, connect(fast)], clock=lambda: NOW)
+    sender = WebhookWorker(store, [stuck, connect(fast)], clock=lambda: NOW)
     write(store, row, slow)
     sender.start()
     assert waits.wait(60)

@@ -110,7 +110,7 @@ def test_a_place_that_is_not_set_or_not_there_is_refused(
 def test_files_that_may_not_be_read_are_refused(
     service: Service, sourced: Document, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pasto.service.source_check.os.access", lambda path, mode: Path(path).name != "plays")
+    monkeypatch.setattr("pasto.service.study_check.os.access", lambda path, mode: Path(path).name != "plays")
     with pytest.raises(StudyFileError, match=r"source\.events\[0\]\.table .* this process may not read"):
         service.create(sourced, who="ann")
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Webhook sender: threads that deliver the messages of the outbox, one for each webhook."""
+"""Webhook worker: threads that deliver the messages of the outbox, one for each webhook."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def retry_seconds(attempts: int) -> float:
     return min(FIRST_RETRY_SECONDS * RETRY_FACTOR ** min(attempts - 1, 20), LAST_RETRY_SECONDS)
 
 
-class WebhookSender:
+class WebhookWorker:
     """Deliverer of messages to a service's webhooks; each has a thread, so a slow receiver delays no other.
 
     A message is delivered at least once; one that is tried again does not hold up later ones. It stays in the store

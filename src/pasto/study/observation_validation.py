@@ -1,4 +1,4 @@
-"""Observations: measurements that a caller passes to a study, checked before anything is recorded."""
+"""Validation of observations: measurements that a caller passes to a study, checked before anything is recorded."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pasto.errors import StoreError
 from pasto.metrics import Moments, measure
-from pasto.report.data_text import describe_held, describe_refused_correction
+from pasto.report.data_quality_text import describe_held, describe_refused_correction
 from pasto.service.close_record import NextPhase, SenderRecord
 from pasto.service.covariate_window import covariate_window, first_assignments
 from pasto.service.lifecycle import PHASES

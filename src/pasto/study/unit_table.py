@@ -1,4 +1,4 @@
-"""Unit rows: a table with a row for each unit, averaged to the observations of a round."""
+"""Unit table: a row for each unit of a round, averaged to the observations of the round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pasto.data_frames import read_columns, read_table
 from pasto.errors import MeasurementError
 from pasto.observation import Observation
 from pasto.space import Candidates
-from pasto.study.observations import OBSERVATION_COLUMNS, read_candidates, read_vectors
+from pasto.study.observation_validation import OBSERVATION_COLUMNS, read_candidates, read_vectors
 
 UNIT_COLUMNS = ("version", "candidate", "control")
 """Columns of a table of units that are neither metrics nor covariates."""

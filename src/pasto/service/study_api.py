@@ -11,7 +11,7 @@ from pasto.service.api_keys import ApiKeyRecord, NewApiKey
 from pasto.service.archive import ArchiveResult
 from pasto.service.close_record import CloseSummary
 from pasto.service.retention import UnitErasure
-from pasto.service.source_check import StudyFileCheck
+from pasto.service.study_check import StudyFileCheck
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary
 from pasto.store import AuditRow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pasto.formatting import format_number, format_p_value, format_signed
-from pasto.report.data_records import SenderDeparture
+from pasto.report.data_quality_records import SenderDeparture
 from pasto.report.records import RoundShortage
 
 
