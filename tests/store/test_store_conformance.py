@@ -8,22 +8,24 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pasto.errors import StoreError, StudyExistsError, UnsafeStoreError
+from pasto.errors import ConflictError, StoreError, StudyExistsError, UnsafeStoreError
 from pasto.store import (
     CONFLICT_REASON,
     EXPOSURE,
     INSTALLATION,
     METRIC,
+    NO_SLICE,
     AuditRow,
     CloseRow,
     EventRow,
     KeyRow,
+    LayerSliceRow,
     OutboxRow,
     OutboxSize,
     PolicyRow,
@@ -201,6 +203,84 @@ def test_of_racing_writers_exactly_one_wins_each_time(store: Store, study: Study
     assert sorted(wins) == list(range(1, 21))
     assert [row.round for row in store.list_closes(study.number)] == list(range(1, 21))
     assert len(store.read_audit_log(study.number)) == 21
+
+
+# Layers and settings
+
+
+def home(start: int, until: int, study: str = "", state: str = "") -> LayerSliceRow:
+    return LayerSliceRow("home", "user", start, until, study, state)
+
+
+def test_slices_of_one_layer_never_overlap(store: Store, study: StudyRow) -> None:
+    assert store.list_layer_slices() == []
+    search = store.create_study(replace(study, name="search"), audit(), layer_slice=home(0, 400_000))
+    for taken in (home(399_999, 500_000), home(0, 1), home(100, 200), home(0, 1_000_000)):
+        with pytest.raises(ConflictError, match="just taken"):
+            store.create_study(replace(study, name="other"), audit(), layer_slice=taken)
+        assert store.read_study("other") is None
+        assert not store.update_study(study, replace(study, state="learning"), layer_slice=taken)
+        assert store.read_study("feed") == study
+    elsewhere = replace(home(0, 400_000), layer="away")
+    other = store.create_study(replace(study, name="other"), audit(), layer_slice=elsewhere)
+    assert store.update_study(study, replace(study, state="learning"), layer_slice=home(400_000, 700_000))
+    assert store.list_layer_slices() == [
+        replace(elsewhere, study="other", state="draft"),
+        home(0, 400_000, "search", "draft"),
+        home(400_000, 700_000, "feed", "learning"),
+    ]
+    # A study may move within its own slice, or give it up; an archived study and a deleted draft leave theirs.
+    assert store.update_study(search, search, layer_slice=home(100_000, 400_000))
+    assert store.update_study(other, other, layer_slice=NO_SLICE)
+    feed = store.read_study("feed")
+    assert feed is not None
+    assert store.update_study(feed, replace(feed, state="archived"))
+    assert store.list_layer_slices() == [home(100_000, 400_000, "search", "draft")]
+    draft = store.read_study("search")
+    assert draft is not None
+    assert store.delete_draft(draft, "search@1", audit("delete"))
+    assert store.list_layer_slices() == []
+    store.create_study(replace(study, name="all"), audit(), layer_slice=home(0, 1_000_000))
+    assert list(store.check_integrity()) == []
+    store._write(lambda connection: connection.execute("UPDATE layer_slices SET start = 0, until = 9"))  # type: ignore[attr-defined]
+    assert list(store.check_integrity()) == []
+    store._write(lambda connection: connection.execute("UPDATE studies SET state = 'draft' WHERE state = 'archived'"))  # type: ignore[attr-defined]
+    assert list(store.check_integrity()) == ["the slices of studies 'feed' and 'all' in layer 'home' overlap"]
+
+
+def test_of_nodes_that_ask_for_the_same_slice_exactly_one_gets_it(address: str, opened: Opened) -> None:
+    """On PostgreSQL two nodes race, elsewhere the threads of one."""
+    nodes = [opened(address)]
+    if address.startswith("postgres"):
+        nodes.append(opened(address))
+    row = StudyRow("feed", 0, 1, "draft", "{}", 7, 0, 0, 0.5, 1.25)
+    for turn in range(8):
+        start = threading.Barrier(4)
+
+        def create(place: int, turn: int = turn, start: threading.Barrier = start) -> bool:
+            start.wait()
+            try:
+                nodes[place % len(nodes)].create_study(
+                    replace(row, name=f"s{turn}-{place}"), audit(), layer_slice=home(turn * 10 + place, turn * 10 + 9)
+                )
+            except ConflictError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(create, range(4))) == 1
+    slices = nodes[0].list_layer_slices()
+    assert len(slices) == len(nodes[0].list_studies()) == 8
+    assert all(first.until <= second.start for first, second in pairwise(slices))
+
+
+def test_a_setting_is_audited_with_its_change(store: Store, study: StudyRow) -> None:
+    assert store.read_setting("holdout") is None
+    store.write_setting("holdout", '{"share": 1}', audit("holdout"))
+    store.write_setting("holdout", '{"share": 2}', audit("holdout"))
+    assert store.read_setting("holdout") == '{"share": 2}'
+    assert [row.action for row in store.read_audit_log(INSTALLATION)] == ["holdout", "holdout"]
+    assert store.read_audit_log(study.number)[-1].action == "create"
 
 
 # Events
@@ -520,7 +600,10 @@ def fill(store: Store, study: StudyRow) -> StudyRow:
     tallies = [SenderCounts("s", 1, 1, "{}", "{}")]
     store.append_events(study.number, [exposure("e1"), exposure("e3")], tallies, rejections).result()
     started = replace(study, generation=study.generation + 1, version=1, round=1)
-    assert store.update_study(study, started, policy=policy(1), learner="{}", audit=[audit()])
+    assert store.update_study(
+        study, started, policy=policy(1), learner="{}", audit=[audit()], layer_slice=home(0, 400_000)
+    )
+    store.write_setting("holdout", '{"share": 1}', audit("holdout"))
     after = replace(started, generation=started.generation + 1, version=2, round=2)
     ended = replace(close(1, store.read_high_water(study.number)), learner_checksum=hashlib.sha256(b"{}").hexdigest())
     assert store.update_study(started, after, policy=policy(2, round=2), close=ended, audit=[audit("close")])
@@ -538,6 +621,7 @@ def everything(store: Store) -> list[Any]:
         store.read_learner_state(number),
         store.read_audit_log(number),
     ]
+    found += [store.list_layer_slices(), store.read_setting("holdout")]
     found += [store.list_keys(), store.list_sender_counts(number, 1), store.read_high_water(number)]
     found.append(
         query(
@@ -573,7 +657,7 @@ def test_a_backup_fills_a_store_of_any_kind(
     # Work continues from the last event.
     answer = second.append_events(study.number, [exposure("e1"), exposure("e4"), metric("m9", "bob")]).result()
     assert answer.new == (False, True, True)
-    assert answer.last > before[7]
+    assert answer.last > before[9]
     assert second.update_study(after, replace(after, state="learning"), audit=[audit("again")])
     assert second.create_study(replace(study, name="other"), audit()).number != study.number
     assert list(second.check_integrity()) == []
@@ -719,6 +803,8 @@ def test_a_sound_store_has_no_findings(store: Store, study: StudyRow) -> None:
         ("UPDATE latest_exposures SET sequence = 1, version = 1 WHERE unit = 'bob'", "not its latest"),
         ("DELETE FROM latest_exposures WHERE unit = 'bob'", "'bob' of study 'feed' is not stored"),
         ("DELETE FROM studies", "missing"),
+        ("UPDATE layer_slices SET study = 99", "1 rows in layer_slices belong to study number 99"),
+        ("UPDATE settings SET value = '{'", "the row of settings with name 'holdout' holds JSON"),
         ("DELETE FROM event_ids", "the ids of 0 events are stored"),
     ],
 )

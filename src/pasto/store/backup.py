@@ -35,6 +35,8 @@ TABLES: Final = {
     "rejections_by_reason": "study, kind, reason, events, first_at",
     "rejections_by_source": "study, source, events, first_position, last_position",
     "rejections_by_key": "study, key_prefix, events",
+    "layer_slices": "study, layer, unit, start, until",
+    "settings": "name, value",
     "outbox": "id, study, webhook, event, body, created_at, due_at, attempts",
 }
 """Columns of every table in a backup; `meta` and `claims` are left out."""

@@ -95,6 +95,7 @@ _JSON: Final = {
     "events": ("fields",),
     "sender_counts": ("assigned", "dropped"),
     "outbox": ("body",),
+    "settings": ("value",),
 }
 """Columns that hold JSON, by table."""
 
@@ -104,6 +105,7 @@ _IDENTITY_COLUMNS: Final = {
     "audit_log": ("sequence",),
     "events": ("sequence",),
     "outbox": ("id",),
+    "settings": ("name",),
 }
 
 _OTHER_IDENTITY: Final = ("study", "version", "round", "unit", "source", "kind")
@@ -144,6 +146,8 @@ def check_events(query: Query, *, sealed: Collection[str]) -> Iterator[str]:
         "(SELECT 1 FROM policies WHERE policies.study = studies.number AND policies.version = studies.version)"
     ):
         yield f"study {name!r} serves policy {version}, which is missing"
+    for first, second, layer in query(_OVERLAPPING_SLICES):
+        yield f"the slices of studies {names[first]!r} and {names[second]!r} in layer {layer!r} overlap"
     yield from _find_gaps(query, names)
     yield from _find_dangling_references(query, names)
     for study, identity, count in query(
@@ -223,6 +227,7 @@ _ORPHANS: Final = {
         "archived_spans",
         "latest_exposures",
         "sender_counts",
+        "layer_slices",
     )
 } | {
     "audit_log": (
@@ -268,6 +273,13 @@ def _find_dangling_references(query: Query, names: dict[int, str]) -> Iterator[s
     for study, version, count in query(_EVENTS_WITHOUT_POLICY):
         yield f"{count} events of study {names.get(study, study)!r} name policy {version}, which is missing"
 
+
+_OVERLAPPING_SLICES: Final = (
+    "SELECT a.study, b.study, a.layer FROM layer_slices AS a JOIN layer_slices AS b "
+    "ON a.layer = b.layer AND a.study < b.study AND a.start < b.until AND b.start < a.until "
+    "WHERE (SELECT count(*) FROM studies WHERE number IN (a.study, b.study) "
+    "AND state NOT IN ('archived', 'deleted')) = 2"
+)
 
 _CLOSES_WITHOUT_POLICY: Final = (
     "SELECT study, round, wanted FROM (SELECT study, round, version AS wanted FROM round_closes "

@@ -198,6 +198,10 @@ class PostgresStore(SqlStore):
     def _with_placeholders(statement: str) -> str:
         return statement.replace("?", "%s")
 
+    def _lock_slices(self, connection: Any) -> None:
+        """Let no other node change slices before this transaction ends."""
+        connection.execute("LOCK TABLE layer_slices IN SHARE ROW EXCLUSIVE MODE")
+
     def check_writable(self) -> Future[None]:
         """Commit a transaction; each one writes the session's own row."""
         return self._writer.submit(lambda: self._session.transact(lambda connection: None))

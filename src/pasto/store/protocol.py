@@ -16,6 +16,7 @@ from pasto.store.rows import (
     CloseRow,
     EventRow,
     KeyRow,
+    LayerSliceRow,
     OutboxRow,
     OutboxSize,
     PolicyRow,
@@ -34,10 +35,18 @@ class StudyStore(Protocol):
     A change of a study is one transaction: all of it is written, or nothing.
     """
 
-    def create_study(self, study: StudyRow, audit: AuditRow, *, rename_archived: str | None = None) -> StudyRow:
+    def create_study(
+        self,
+        study: StudyRow,
+        audit: AuditRow,
+        *,
+        rename_archived: str | None = None,
+        layer_slice: LayerSliceRow | None = None,
+    ) -> StudyRow:
         """Add a study and return it with its number; a name in use raises StudyExistsError.
 
         If an archived study has the name, it is renamed to `rename_archived`, with a line in its audit log.
+        ConflictError if `layer_slice` overlaps a slice of another study, which may have come first.
         """
         ...
 
@@ -51,15 +60,18 @@ class StudyStore(Protocol):
         learner: str | None = None,
         audit: Sequence[AuditRow] = (),
         messages: Sequence[OutboxRow] = (),
+        layer_slice: LayerSliceRow | None = None,
         use_reserve: bool = False,
     ) -> bool:
         """Write a change of a study, unless another writer changed it after `before` was read.
 
-        Returns whether it was written. It is not written either if the round was closed before or the policy version
-        exists: exactly one of several racing writers wins. The store sets the new generation to that of `before` plus
-        one. Name, number, seed and creation time do not change. `messages` are put into the outbox. With
-        `use_reserve`, the write may use the disk space reserved for actions that must work on a full disk, such as a
-        pause.
+        Returns whether it was written. It is not written either if the round was closed before, the policy version
+        exists, or `layer_slice` overlaps a slice of another study: exactly one of several racing writers wins.
+
+        The store sets the new generation to that of `before` plus one. Name, number, seed and creation time do not
+        change. `messages` are put into the outbox. Without `layer_slice` the study's slice stays, and NO_SLICE frees
+        it. With `use_reserve`, the write may use the disk space reserved for actions that must work on a full disk,
+        such as a pause.
         """
         ...
 
@@ -80,6 +92,10 @@ class StudyStore(Protocol):
 
     def read_generations(self) -> dict[str, tuple[int, int]]:
         """Return (number, generation) of every study by name, to find out which of them changed."""
+        ...
+
+    def list_layer_slices(self) -> list[LayerSliceRow]:
+        """Return the slices of all studies that are neither archived nor deleted, by layer and start."""
         ...
 
     def read_learner_state(self, study: int) -> str | None:
@@ -290,6 +306,18 @@ class ClaimStore(Protocol):
         ...
 
 
+class SettingStore(Protocol):
+    """Settings of the whole installation."""
+
+    def read_setting(self, name: str) -> str | None:
+        """Return the setting of a name; None if it was never set."""
+        ...
+
+    def write_setting(self, name: str, text: str, audit: AuditRow) -> None:
+        """Replace a setting, with a line in the audit log of the installation, in one transaction."""
+        ...
+
+
 class StoreMaintenance(Protocol):
     """Checks, backups and sizes."""
 
@@ -336,7 +364,17 @@ class StoreMaintenance(Protocol):
         ...
 
 
-class Store(StudyStore, EventStore, ApiKeyStore, SessionStore, OutboxStore, ClaimStore, StoreMaintenance, Protocol):
+class Store(
+    StudyStore,
+    EventStore,
+    ApiKeyStore,
+    SessionStore,
+    OutboxStore,
+    ClaimStore,
+    SettingStore,
+    StoreMaintenance,
+    Protocol,
+):
     """Everything that a service stores."""
 
     dialect: str

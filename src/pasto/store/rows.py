@@ -66,6 +66,25 @@ class CloseRow:
     closed_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class LayerSliceRow:
+    """Slice of a layer that one study holds, in millionths of the hash line."""
+
+    layer: str
+    unit: str
+    """Unit of assignment, which all studies of a layer share."""
+    start: int
+    until: int
+    """End of the slice, which is not part of it."""
+    study: str = ""
+    """Name of the study; set by the store."""
+    state: str = ""
+    """State of the study; set by the store."""
+
+
+NO_SLICE = LayerSliceRow("", "", 0, 0)
+"""Slice of a study that leaves its layer."""
+
 INSTALLATION = 0
 """Study number of audit lines that belong to the whole installation, such as those about keys."""
 

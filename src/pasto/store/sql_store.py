@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pasto.errors import StoreError, StudyExistsError
+from pasto.errors import ConflictError, StoreError, StudyExistsError
 from pasto.store import statements
 from pasto.store.dashboard_sessions import ENDED_PREFIX, EndedSession, plan_session_end
 from pasto.store.ingest_plan import EventBatch, Row
@@ -26,6 +26,7 @@ from pasto.store.rows import (
     CloseRow,
     EventRow,
     KeyRow,
+    LayerSliceRow,
     OutboxRow,
     OutboxSize,
     PolicyRow,
@@ -97,7 +98,14 @@ class SqlStore(Store):
 
     # Studies
 
-    def create_study(self, study: StudyRow, audit: AuditRow, *, rename_archived: str | None = None) -> StudyRow:
+    def create_study(
+        self,
+        study: StudyRow,
+        audit: AuditRow,
+        *,
+        rename_archived: str | None = None,
+        layer_slice: LayerSliceRow | None = None,
+    ) -> StudyRow:
         """Add a study and return it with its number; a name in use raises StudyExistsError."""
 
         def write(connection: Any) -> StudyRow:
@@ -109,6 +117,8 @@ class SqlStore(Store):
             row = astuple(study)
             values = (row[0], *row[2:5], str(study.seed), *row[6:])
             number = int(self._execute(connection, statements.ADD_STUDY, values).fetchone()[0])
+            if layer_slice is not None:
+                self._set_slice(connection, number, layer_slice)
             self._add_audit(connection, number, [audit])
             return replace(study, number=number)
 
@@ -142,6 +152,7 @@ class SqlStore(Store):
         learner: str | None = None,
         audit: Sequence[AuditRow] = (),
         messages: Sequence[OutboxRow] = (),
+        layer_slice: LayerSliceRow | None = None,
         use_reserve: bool = False,
     ) -> bool:
         """Write a change of a study, unless another writer changed it after `before` was read."""
@@ -152,6 +163,8 @@ class SqlStore(Store):
         def write(connection: Any) -> bool:
             if self._count_changed(connection, statements.CHANGE_STUDY, values) != 1:
                 return False
+            if layer_slice is not None:
+                self._set_slice(connection, number, layer_slice)
             if policy is not None:
                 self._execute(connection, statements.ADD_POLICY, _sealed(number, policy))
             if close is not None:
@@ -165,8 +178,27 @@ class SqlStore(Store):
 
         try:
             return self._write(write, use_reserve=use_reserve)
-        except self._conflict:
+        except (self._conflict, ConflictError):
             return False
+
+    def _set_slice(self, connection: Any, study: int, layer_slice: LayerSliceRow) -> None:
+        """Replace the slice of a study; ConflictError if it overlaps another one."""
+        self._lock_slices(connection)
+        self._execute(connection, statements.DELETE_SLICE, (study,))
+        layer, unit, start, until, *_ = astuple(layer_slice)
+        if start >= until:
+            return
+        if self._execute(connection, statements.TAKEN_SLICE, (layer, until, start)).fetchone() is not None:
+            raise ConflictError(f"the slice from {start} until {until} of layer {layer!r} was just taken; try again")
+        self._execute(connection, statements.ADD_SLICE, (study, layer, unit, start, until))
+
+    def _lock_slices(self, connection: Any) -> None:
+        """Let no other writer change slices before this transaction ends; an embedded store has one writer."""
+
+    def list_layer_slices(self) -> list[LayerSliceRow]:
+        """Return the slices of all studies that are neither archived nor deleted, by layer and start."""
+        slices = [LayerSliceRow(*row) for row in self._query(statements.LAYER_SLICES)]
+        return sorted(slices, key=lambda row: (row.layer, row.start))
 
     def read_study(self, name: str) -> StudyRow | None:
         """Return the study of a name, a deleted draft too."""
@@ -435,6 +467,22 @@ class SqlStore(Store):
     def release_claim(self, name: str, holder: str) -> None:
         """End a claim, if it is the holder's own."""
         self._write(lambda connection: self._execute(connection, statements.DELETE_CLAIM, (name, holder)))
+
+    # Settings
+
+    def read_setting(self, name: str) -> str | None:
+        """Return the setting of a name; None if it was never set."""
+        rows = self._query(statements.SETTING, (name,))
+        return str(rows[0][0]) if rows else None
+
+    def write_setting(self, name: str, text: str, audit: AuditRow) -> None:
+        """Replace a setting, with a line in the audit log of the installation, in one transaction."""
+
+        def write(connection: Any) -> None:
+            self._execute(connection, statements.SET_SETTING, (name, text))
+            self._add_audit(connection, INSTALLATION, [audit])
+
+        self._write(write)
 
     # Maintenance
 

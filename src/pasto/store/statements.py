@@ -29,6 +29,22 @@ DELETE_DRAFT: Final = (
     "WHERE number = ? AND generation = ? AND state = 'draft'"
 )
 
+LAYER_SLICES: Final = (
+    "SELECT layer, unit, start, until, name, state FROM layer_slices JOIN studies ON number = study "
+    "WHERE state NOT IN ('archived', 'deleted')"
+)
+TAKEN_SLICE: Final = (
+    "SELECT 1 FROM layer_slices JOIN studies ON number = study "
+    "WHERE layer = ? AND start < ? AND until > ? AND state NOT IN ('archived', 'deleted') LIMIT 1"
+)
+ADD_SLICE: Final = "INSERT INTO layer_slices (study, layer, unit, start, until) VALUES (?, ?, ?, ?, ?)"
+DELETE_SLICE: Final = "DELETE FROM layer_slices WHERE study = ?"
+
+SETTING: Final = "SELECT value FROM settings WHERE name = ?"
+SET_SETTING: Final = (
+    "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+
 POLICY: Final = (
     "SELECT version, round, learner_version, document, checksum, after_sequence, published_at FROM policies "
     "WHERE study = ? AND version = ?"
