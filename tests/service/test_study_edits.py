@@ -54,7 +54,9 @@ def test_an_edit_ends_the_round_and_takes_effect_with_the_next_policy(learning: 
         "feed", fields={"traffic.explore": "25%", "rounds.every": "30min"}, who="bob", reason="less risk"
     )
     assert (edited.round, edited.version) == (before.round + 1, before.version + 1)
-    assert arms(learning) == {"control": 0.1, "learner": 0.225, "not_enrolled": 0.675}
+    assert arms(learning) == {"control": 0.1, "learner": 0.9}
+    assert edited.policy is not None
+    assert edited.policy.enrolled == 0.25
     assert edited.document["rounds"]["every"] == 1800.0
     assert edited.closes_at == pytest.approx(edited.opened_at + 1800.0)
     assert [(change.field, change.before, change.after) for change in edited.changes or ()] == [

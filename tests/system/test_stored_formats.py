@@ -115,6 +115,8 @@ def test_studies_with_policies_of_format_1_continue(format_1: Service) -> None:
         send_users(format_1, name, 12)
     format_1.close_round("learns", who="ann")
     assert served(format_1, "learns")["format"] == 2
+    assert {cell["arm"] for cell in served(format_1, "learns")["cells"]} == {"control", "learner", "not_enrolled"}
+    assert "enrolment" not in served(format_1, "learns")
     before = write_record(format_1.report("confirms"))["confirmation"]["units"]
     # Its units have their policy, and some of their exposures the old names.
     format_1.close_round("confirms", who="ann")

@@ -46,7 +46,9 @@ class ValidatedBatch:
 
 @dataclass(frozen=True, slots=True)
 class _WrongCandidate:
-    """Event whose candidate is not the one that its policy draws: the reason, and its excluded row.
+    """Event whose candidate is not the one that its policy draws for it: the reason, and its excluded row.
+
+    The policy may draw none, because the unit does not take part in the study.
 
     Exposure counts of a candidate that the policy does not serve have no row.
     """
@@ -92,8 +94,9 @@ class EventValidator:
     """Validator of the events of one study.
 
     An exposure's candidate must be the one that its policy draws for its unit. It is drawn again here, so neither arm
-    nor propensity is ever taken from a sender; a forged exposure is rejected like a mistaken one. If another platform
-    assigns the units, the candidate that is sent counts, and only its arm is drawn.
+    nor propensity is ever taken from a sender; a forged exposure is rejected like a mistaken one. So is an exposure of
+    a unit outside the policy's slices. Attributes are not sent with events, so the audience is not checked again. If
+    another platform assigns the units, the candidate that is sent counts, and only its arm is drawn.
     """
 
     def __init__(self, policy_cache: PolicyCache, snapshot: StudySnapshot, signing_key: str | None = None) -> None:
@@ -170,11 +173,11 @@ class EventValidator:
             return str(error)
         if cell is None:
             return _describe_unserved(event.candidate, version)
-        if cell.name != event.candidate:
+        if cell.name != event.candidate or cell is policy.not_enrolled:
             row = EventRow(
                 event.id, EXPOSURE, event.unit, version, None, None, None, None, 1, event.source, event.sequence
             )
-            return _WrongCandidate(_mismatch(event.candidate, version, policy), row)
+            return _WrongCandidate(_mismatch(event.candidate, version, policy, cell), row)
         return EventRow(
             event.id,
             EXPOSURE,
@@ -235,8 +238,10 @@ class EventValidator:
                         event.source,
                         event.sequence,
                     )
-                    return _WrongCandidate(_mismatch(event.candidate, version, policy), row)
-                if cell is not None:
+                    return _WrongCandidate(_mismatch(event.candidate, version, policy, cell), row)
+                if cell is policy.not_enrolled:
+                    excluded = 1
+                elif cell is not None:
                     arm, candidate = cell.arm, cell.candidate
         elif event.candidate is not None:
             return "candidate is named without a version; send both as the assignment had them, or neither"
@@ -257,7 +262,7 @@ class EventValidator:
     def _cell(self, policy: PublishedPolicy, unit: str, candidate: str | None) -> Bucket | None:
         """Return the bucket that a unit counts in; None if another platform assigned it, and none is known."""
         if not self._is_external:
-            return policy.draw(unit)
+            return policy.redraw(unit)
         return None if candidate is None else arm_draw(policy).bucket(unit, candidate)
 
     def _counts(
@@ -320,9 +325,14 @@ def check_open(snapshot: StudySnapshot) -> None:
         raise LifecycleError(f"study {row.name!r} is {row.state} and takes no events; {cure}")
 
 
-def _mismatch(candidate: str, version: int, policy: PublishedPolicy) -> str:
+def _mismatch(candidate: str, version: int, policy: PublishedPolicy, cell: Bucket) -> str:
     if candidate not in policy.named:
         return _describe_unserved(candidate, version)
+    if cell is policy.not_enrolled:
+        return (
+            f"unit is not enrolled in version {version}, which gives it the baseline; send no exposure for units that "
+            "do not take part"
+        )
     return (
         f"candidate is {candidate[:40]!r}, which is not what version {version} draws for this unit; send what was "
         "drawn, or mark it as override"

@@ -85,7 +85,10 @@ class IngestPipeline:
     def expose(
         self, name: str, policy: PublishedPolicy, drawn: Iterable[tuple[str, Bucket]], key: str | None = None
     ) -> None:
-        """Log exposures that the service decided for a caller, each policy and unit once."""
+        """Log exposures that the service decided for a caller, each policy and unit once.
+
+        A unit that does not take part in the study has no exposure.
+        """
         version = policy.version
         rows: list[EventRow] = []
         exposed = self._exposed
@@ -96,6 +99,8 @@ class IngestPipeline:
             return
         with self._lock:
             for unit, cell in drawn:
+                if cell is policy.not_enrolled:
+                    continue
                 place = (number, version, unit)
                 if place in exposed:
                     exposed.move_to_end(place)

@@ -11,10 +11,12 @@ from pasto.errors import LifecycleError, NotFittedError, OptionError
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, describe_blend
 from pasto.study import Study
+from pasto_sdk.enrolment import EnrolmentSlice
 from pasto_sdk.policy import PublishedPolicy, publish_policy
+from pasto_sdk.policy_document import BUCKET_TOTAL
 
 Shares = list[tuple[str, int, float]]
-"""Arm, candidate and share of all traffic."""
+"""Arm, candidate and share of the units that take part."""
 
 HOLDS = ("blend", "baseline")
 """Policies that a paused study may serve."""
@@ -30,10 +32,14 @@ def build_policy(
     frozen: FrozenBlend | None = None,
     hold: str = "blend",
     identity: str | None = None,
+    paused_from: str | None = None,
+    has_slices: bool = True,
 ) -> PublishedPolicy:
     """Return the policy of a study in a state; equal arguments give equal text.
 
     Salts contain the study's `identity`, or its name, so that studies of one name draw units independently.
+    `paused_from` is the state before a pause: a paused study serves the units that took part before. Without
+    `has_slices`, units outside are an arm of the policy, as in studies of earlier releases.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> spec = read_spec(EXAMPLE, "yaml")
@@ -45,6 +51,7 @@ def build_policy(
     mode: Literal["shuffled", "sticky"] = "sticky" if sticky else "shuffled"
     rows = study.candidates
     prefix = identity or spec.name
+    arms = _ARMS[state] if has_slices or state != "learning" else _learning_with_outside
     return publish_policy(
         study=spec.name,
         version=version,
@@ -54,11 +61,32 @@ def build_policy(
         salt=prefix if sticky else f"{prefix}/{version}",
         candidates={index: (rows.names[index], rows[index]) for index in range(len(rows))},
         baseline=_baseline(study),
-        shares=_ARMS[state](spec, study, frozen, hold),
+        shares=arms(spec, study, frozen, hold),
         valid_from=at,
         expires_after=spec.expires_after,
         signed=spec.signed,
+        enrolment=list_slices(spec, paused_from or state, prefix) if has_slices else (),
+        audience=spec.audience if has_slices else (),
     )
+
+
+def list_slices(spec: StudySpec, state: str, identity: str) -> tuple[EnrolmentSlice, ...]:
+    """Return the slices of the hash whose units take part in a state; () if all units do.
+
+    The salt has no version, so a larger share keeps the units of a smaller one. A deployed blend goes to the whole
+    audience.
+
+    >>> from pasto.service.study_file import EXAMPLE, read_spec
+    >>> spec = read_spec(EXAMPLE.replace("explore: 100%", "explore: 25%"), "yaml")
+    >>> list_slices(spec, "learning", "feed")
+    (EnrolmentSlice(kind='ramp', salt='ramp:feed', start=0, until=2251799813685248),)
+    >>> list_slices(spec, "deployed", "feed")
+    ()
+    """
+    share = spec.traffic.explore
+    if state == "deployed" or share >= 1.0:
+        return ()
+    return (EnrolmentSlice("ramp", f"ramp:{identity}", 0, max(1, round(share * BUCKET_TOTAL))),)
 
 
 def freeze_blend(name: str, study: Study, split: Mapping[str, Any] | None = None) -> FrozenBlend:
@@ -101,6 +129,13 @@ def hold_policy(study: Study) -> FrozenBlend | None:
 
 
 def _learning(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
+    control = spec.traffic.control
+    learner = [("learner", k, (1.0 - control) * share) for k, share in enumerate(study.policy.probabilities)]
+    return _normalize([("control", _baseline(study), control), *learner])
+
+
+def _learning_with_outside(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
+    """Return the arms of a study of an earlier release: control is a share of all units, explore of the others."""
     control, rest = spec.traffic.control, 1.0 - spec.traffic.control
     explore, baseline = spec.traffic.explore, _baseline(study)
     learner = [("learner", k, rest * explore * share) for k, share in enumerate(study.policy.probabilities)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from pasto.service.study_file.edit import FieldChange, StudyEdit
 from pasto.service.study_state import StudyState
 from pasto.space import Candidates
 from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import BUCKET_TOTAL
 
 
 class StudySummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,6 +51,8 @@ class ServedPolicy(Struct, frozen=True):
     mode: str
     arms: Mapping[str, float]
     shares: tuple[ServedShare, ...]
+    enrolled: float = 1.0
+    """Share of all units that take part; arms and shares are shares of those. The audience is not counted."""
 
 
 class StudyOverview(StudySummary, frozen=True, kw_only=True):
@@ -177,7 +181,12 @@ def _describe_policy(policy: PublishedPolicy) -> ServedPolicy:
         arms[cell.arm] = arms.get(cell.arm, 0.0) + cell.propensity
     largest = sorted(shares.items(), key=lambda share: -share[1])
     return ServedPolicy(
-        policy.version, policy.checksum, policy.mode, arms, tuple(ServedShare(name, share) for name, share in largest)
+        policy.version,
+        policy.checksum,
+        policy.mode,
+        arms,
+        tuple(ServedShare(name, share) for name, share in largest),
+        math.prod((part.until - part.start) / BUCKET_TOTAL for part in policy.enrolment),
     )
 
 

@@ -140,6 +140,11 @@ class StudyState:
     """Latest edits of the running study, oldest first; the audit log has all."""
     first_edited: int | None = None
     """Round whose close recorded the first edit, and with it the study file until then."""
+    slices_since: int | None = None
+    """First version whose policy fixes the units that take part by slices of the hash, with a salt without a version.
+
+    None in studies that earlier releases started: each of their policies draws the units outside again, as an arm.
+    """
 
     @property
     def held_rounds(self) -> set[int]:
@@ -195,6 +200,7 @@ class StudyState:
                 for edit in saved.get("edits", ())
             ),
             first_edited=saved.get("first_edited"),
+            slices_since=saved.get("slices_since"),
         )
 
 

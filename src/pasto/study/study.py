@@ -429,7 +429,7 @@ class Study:
 
         `deploy_rounds` is the number of rounds for which the blend will be served after learning: the gain of more
         rounds counts for so long, their cost only while they last. None leaves the outlook out, which is faster.
-        `explore_share` is the part of the units not in control that the policy steers, if the rest gets the baseline.
+        `explore_share` is the part of all units that take part, if the others get the baseline.
         """
         self._check_fitted()
         shares, horizon = np.array(self.policy.probabilities), DEPLOY_ROUNDS if deploy_rounds is None else deploy_rounds

@@ -73,9 +73,9 @@ class TrafficPlan:
     shares: FloatArray
     """(candidates,): of the learner's units in the next round."""
     control_share: float = 0.0
-    """Of all units, held on the baseline."""
+    """Of the units that take part, held on the baseline."""
     explore_share: float = 1.0
-    """Of the other units, steered by the learner; the rest gets the baseline."""
+    """Of all units, those that take part; the others get the baseline."""
     deploy_rounds: float = DEPLOY_ROUNDS
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class TrafficPlan:
 
     def control_units(self, units: float) -> float:
         """Return the units of the control in a round with so many units of the learner."""
-        return units * self.control_share / ((1.0 - self.control_share) * self.explore_share)
+        return units * self.control_share / (1.0 - self.control_share)
 
 
 @dataclass(frozen=True, slots=True)

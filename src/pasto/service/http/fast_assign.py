@@ -117,7 +117,7 @@ class FastAssign:
         if assign_request.unit is msgspec.UNSET or assign_request.units is not msgspec.UNSET:
             return None
         prefix = None if key is None else key.prefix
-        return decide_unit(context, name, context.service.policy_cache.drawn(name), assign_request.unit, prefix)
+        return decide_unit(context, name, context.service.policy_cache.drawn(name), assign_request, prefix)
 
 
 def _head(second: int) -> bytes:

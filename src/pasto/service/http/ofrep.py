@@ -10,11 +10,12 @@ import msgspec
 
 from pasto.errors import InputError, LifecycleError, StoreError, UnknownStudyError
 from pasto.service.http.body import check_depth
-from pasto.service.http.policies import assignment_reason
+from pasto.service.http.policies import assignment_reason, list_buckets
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import JSON, HttpResponse, encode
 from pasto.service.http.schemas import FlagRequest
 from pasto.space import Candidates, Space
+from pasto_sdk.enrolment import NO_ATTRIBUTES, Attributes
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket, Value
 
@@ -35,7 +36,7 @@ async def evaluate_flag(call: HttpRequest) -> HttpResponse:
     """Evaluate a flag for a unit."""
     key = call.path("key")
     try:
-        unit = await _read_unit(call)
+        unit, attributes = await _read_context(call)
         name, _, parameter = key.partition(".")
         policy = await _read_policy(call, name)
         flags = _flag_bodies(call, policy).get(parameter)
@@ -43,10 +44,12 @@ async def evaluate_flag(call: HttpRequest) -> HttpResponse:
             raise FlagContextError(
                 "FLAG_NOT_FOUND", f"there is no flag {key[:100]!r}; a flag is named study, or study.parameter"
             )
-        bucket = _draw_bucket(policy, unit)
+        bucket = _draw_bucket(policy, unit, attributes)
     except FlagContextError as error:
         return _error_response(404 if error.code == "FLAG_NOT_FOUND" else 400, error.code, error.details, key)
-    if call.settings.ofrep_exposures != "none":
+    if bucket is policy.not_enrolled:
+        call.context.metrics.count_not_enrolled(name, "ofrep")
+    elif call.settings.ofrep_exposures != "none":
         call.context.exposures.add(policy, unit, bucket, call.key_prefix)
     call.context.metrics.count_decisions(name, "ofrep")
     return HttpResponse(200, flags[bucket.arm, bucket.candidate])
@@ -55,20 +58,23 @@ async def evaluate_flag(call: HttpRequest) -> HttpResponse:
 async def evaluate_flags(call: HttpRequest) -> HttpResponse:
     """Evaluate all flags for a unit; 304 if the caller has them."""
     try:
-        unit = await _read_unit(call)
+        unit, attributes = await _read_context(call)
         policies = [
             policy for name in sorted(call.service.policy_cache.names()) for policy in _current_policies(call, name)
         ]
-        cells = [_draw_bucket(policy, unit) for policy in policies]
+        cells = [_draw_bucket(policy, unit, attributes) for policy in policies]
     except FlagContextError as error:
         return _error_response(400, error.code, error.details)
     digest = hashlib.sha256(unit.encode())
-    for policy in policies:
+    for policy, bucket in zip(policies, cells, strict=True):
         digest.update(policy.checksum.encode())
+        if bucket is policy.not_enrolled:
+            digest.update(b"not_enrolled")
     etag = f'"{digest.hexdigest()[:32]}"'
     if call.settings.ofrep_exposures == "all":
         for policy, bucket in zip(policies, cells, strict=True):
-            call.context.exposures.add(policy, unit, bucket, call.key_prefix)
+            if bucket is not policy.not_enrolled:
+                call.context.exposures.add(policy, unit, bucket, call.key_prefix)
     if etag in (call.header(b"if-none-match") or ""):
         return HttpResponse(304, b"", ((b"etag", etag.encode()),))
     flags = [
@@ -76,8 +82,10 @@ async def evaluate_flags(call: HttpRequest) -> HttpResponse:
         for policy, bucket in zip(policies, cells, strict=True)
         for flags in _flag_bodies(call, policy).values()
     ]
-    for policy in policies:
+    for policy, bucket in zip(policies, cells, strict=True):
         call.context.metrics.count_decisions(policy.study, "ofrep")
+        if bucket is policy.not_enrolled:
+            call.context.metrics.count_not_enrolled(policy.study, "ofrep")
     return HttpResponse(200, b'{"flags":[' + b",".join(flags) + b"]}", (*JSON, (b"etag", etag.encode())))
 
 
@@ -99,8 +107,8 @@ def _error_response(
     return HttpResponse(status, encode({"key": key, **body} if key is not None else body), JSON + headers)
 
 
-async def _read_unit(call: HttpRequest) -> str:
-    """Return the targeting key of the request's context."""
+async def _read_context(call: HttpRequest) -> tuple[str, Attributes]:
+    """Return the targeting key of the request's context, and the whole context as attributes."""
     body = await call.body()
 
     def read() -> FlagRequest | None:
@@ -114,12 +122,13 @@ async def _read_unit(call: HttpRequest) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FlagContextError("PARSE_ERROR", f"the body must be JSON: {error}") from None
     context = None if flag_request is None else flag_request.context
-    unit = None if context is None or context is msgspec.UNSET else context.targetingKey
-    if unit is None or unit is msgspec.UNSET or unit == "":
+    attributes: Attributes = NO_ATTRIBUTES if context is None or context is msgspec.UNSET else context
+    unit = attributes.get("targetingKey")
+    if unit is None or unit == "":
         raise FlagContextError("TARGETING_KEY_MISSING", "the context needs a targetingKey, the unit to decide for")
     if not isinstance(unit, str):
         raise FlagContextError("INVALID_CONTEXT", f"the targetingKey must be a string, got {type(unit).__name__}")
-    return unit
+    return unit, attributes
 
 
 async def _read_policy(call: HttpRequest, name: str) -> PublishedPolicy:
@@ -137,9 +146,9 @@ def _current_policies(call: HttpRequest, name: str) -> Iterator[PublishedPolicy]
         return
 
 
-def _draw_bucket(policy: PublishedPolicy, unit: str) -> Bucket:
+def _draw_bucket(policy: PublishedPolicy, unit: str, attributes: Attributes) -> Bucket:
     try:
-        return policy.draw(unit)
+        return policy.draw(unit, attributes)
     except InputError as error:
         raise FlagContextError("INVALID_CONTEXT", f"the targetingKey is not a valid unit: {error}") from None
 
@@ -160,7 +169,8 @@ def _flag_bodies(call: HttpRequest, policy: PublishedPolicy) -> FlagBodies:
 def _encode_flags(
     policy: PublishedPolicy, floats: frozenset[str]
 ) -> Iterator[tuple[str, dict[tuple[str, int], bytes]]]:
-    values = {bucket.candidate: _with_stable_types(bucket.values, floats) for bucket in policy.cells}
+    buckets = list_buckets(policy)
+    values = {bucket.candidate: _with_stable_types(bucket.values, floats) for bucket in buckets}
     for parameter in ("", *policy.baseline.values):
         key = f"{policy.study}.{parameter}" if parameter else policy.study
         yield (
@@ -170,7 +180,7 @@ def _encode_flags(
                     {
                         "key": key,
                         "value": values[bucket.candidate][parameter] if parameter else values[bucket.candidate],
-                        "reason": assignment_reason(policy),
+                        "reason": assignment_reason(policy, bucket),
                         "variant": bucket.name,
                         "metadata": {
                             "study": policy.study,
@@ -182,7 +192,7 @@ def _encode_flags(
                         },
                     }
                 )
-                for bucket in policy.cells
+                for bucket in buckets
             },
         )
 

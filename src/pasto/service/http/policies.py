@@ -10,6 +10,7 @@ from pasto.service.api_keys import is_permitted
 from pasto.service.http.request import Context, HttpRequest
 from pasto.service.http.responses import CLOSE, JSON, ApiError, Headers, HttpResponse, encode, retry
 from pasto.service.http.schemas import AssignRequest
+from pasto_sdk.enrolment import NO_ATTRIBUTES, Attributes
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
 
@@ -62,7 +63,7 @@ async def assign(call: HttpRequest) -> HttpResponse:
     body = await call.json(ASSIGN_REQUEST)
     current = await call.drawn_policy(name)
     if body.unit is not msgspec.UNSET and body.units is msgspec.UNSET:
-        return HttpResponse(200, decide_unit(call.context, name, current, body.unit, call.key_prefix))
+        return HttpResponse(200, decide_unit(call.context, name, current, body, call.key_prefix))
     if body.units is msgspec.UNSET or body.unit is not msgspec.UNSET:
         raise ApiError(400, "bad_request", "the body needs one unit in unit, or several in units", field="unit")
     if len(body.units) > call.settings.batch_limit:
@@ -72,32 +73,50 @@ async def assign(call: HttpRequest) -> HttpResponse:
             f"a request may have {call.settings.batch_limit} units, got {len(body.units)}; send several requests",
             field="units",
         )
-    units = body.units
+    units, attributes = body.units, _read_attributes(body)
     head, parts = _response_parts(current)
-    call.context.exposures.flush()
+    context, outside = call.context, current.not_enrolled
+    context.exposures.flush()
 
     def work() -> list[bytes]:
-        drawn = list(zip(units, current.draw_many(units), strict=True))
+        drawn = list(zip(units, current.draw_many(units, attributes), strict=True))
+        context.metrics.count_not_enrolled(name, "assign", sum(bucket is outside for _, bucket in drawn))
         call.service.expose_all(name, current, drawn, key=call.key_prefix)
         return [b'{"unit":%b,%b}' % (encode(unit), parts[bucket.arm, bucket.candidate]) for unit, bucket in drawn]
 
     assignments = await call.run(work) if len(units) > MAX_INLINE_UNITS else work()
-    call.context.metrics.count_decisions(name, "assign", len(units))
+    context.metrics.count_decisions(name, "assign", len(units))
     return HttpResponse(200, head.replace(b'"unit":', b'"assignments":[') + b",".join(assignments) + b"]}")
 
 
-def decide_unit(context: Context, name: str, current: PublishedPolicy, unit: str, key: str | None) -> bytes:
-    """Decide for one unit, log its exposure for the caller's key, and return the response body."""
-    bucket = current.draw(unit)
-    context.exposures.add(current, unit, bucket, key)
+def decide_unit(context: Context, name: str, current: PublishedPolicy, body: AssignRequest, key: str | None) -> bytes:
+    """Decide for one unit, log its exposure for the caller's key, and return the response body.
+
+    A unit that does not take part gets the baseline, and has no exposure.
+    """
+    unit = "" if body.unit is msgspec.UNSET else body.unit  # the callers have checked that there is one
+    bucket = current.draw(unit, _read_attributes(body)) if current.is_partial else current.draw(unit)
+    if bucket is current.not_enrolled:
+        context.metrics.count_not_enrolled(name, "assign")
+    else:
+        context.exposures.add(current, unit, bucket, key)
     context.metrics.count_decisions(name, "assign")
     head, parts = _response_parts(current)
     return b"%b%b,%b}" % (head, encode(unit), parts[bucket.arm, bucket.candidate])
 
 
-def assignment_reason(policy: PublishedPolicy) -> str:
-    """Return the reason of a policy's assignments, as OpenFeature names it."""
-    return "DEFAULT" if policy.state == "paused" else "SPLIT"
+def _read_attributes(body: AssignRequest) -> Attributes:
+    return NO_ATTRIBUTES if body.attributes is msgspec.UNSET else body.attributes
+
+
+def assignment_reason(policy: PublishedPolicy, bucket: Bucket) -> str:
+    """Return the reason of an assignment, as OpenFeature names it."""
+    return "DEFAULT" if policy.state == "paused" or bucket is policy.not_enrolled else "SPLIT"
+
+
+def list_buckets(policy: PublishedPolicy) -> tuple[Bucket, ...]:
+    """Return all buckets that a unit may get: those of the policy, and the baseline for units that do not take part."""
+    return (*policy.cells, policy.not_enrolled) if policy.is_partial else policy.cells
 
 
 def describe_bucket(policy: PublishedPolicy, bucket: Bucket) -> dict[str, Any]:
@@ -108,7 +127,7 @@ def describe_bucket(policy: PublishedPolicy, bucket: Bucket) -> dict[str, Any]:
         "values": dict(bucket.values),
         "propensity": bucket.propensity,
         "arm": bucket.arm,
-        "reason": assignment_reason(policy),
+        "reason": assignment_reason(policy, bucket),
     }
 
 
@@ -130,7 +149,8 @@ def _response_parts(policy: PublishedPolicy) -> ResponseParts:
     if cached is None or cached[0] is not policy:
         head = b'{"study":%b,"version":%d,"round":%d,"unit":' % (encode(policy.study), policy.version, policy.round)
         parts = {
-            (bucket.arm, bucket.candidate): encode(describe_bucket(policy, bucket))[1:-1] for bucket in policy.cells
+            (bucket.arm, bucket.candidate): encode(describe_bucket(policy, bucket))[1:-1]
+            for bucket in list_buckets(policy)
         }
         cached = _parts_cache[policy.study] = (policy, (head, parts))
     return cached[1]

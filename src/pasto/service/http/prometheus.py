@@ -40,6 +40,7 @@ class PrometheusMetrics(Collector):
         self._seconds: dict[tuple[str, str], float] = {}
         self._events: Counter[tuple[str, str]] = Counter()
         self._decisions: Counter[tuple[str, str]] = Counter()
+        self._not_enrolled: Counter[tuple[str, str]] = Counter()
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -62,6 +63,10 @@ class PrometheusMetrics(Collector):
     def count_decisions(self, study: str, via: str, number: int = 1) -> None:
         """Count assigned units."""
         self._decisions[study, via] += number
+
+    def count_not_enrolled(self, study: str, via: str, number: int = 1) -> None:
+        """Count assigned units that got the baseline because they do not take part in the study."""
+        self._not_enrolled[study, via] += number
 
     def duplicates(self, study: str) -> int:
         """Return the number of duplicate events since the process started."""
@@ -94,12 +99,17 @@ class PrometheusMetrics(Collector):
         decisions = CounterMetricFamily("pasto_decisions", "Units assigned over HTTP.", labels=["study", "via"])
         for place, number in list(self._decisions.items()):
             decisions.add_metric([*place], number)
+        not_enrolled = CounterMetricFamily(
+            "pasto_not_enrolled", "Units among them that do not take part in the study.", labels=["study", "via"]
+        )
+        for place, number in list(self._not_enrolled.items()):
+            not_enrolled.add_metric([*place], number)
         suppressed = CounterMetricFamily(
             "pasto_suppressed_log_lines", "Rejected requests that were not logged one by one.", labels=["status"]
         )
         for status, number in self._suppressed_lines().items():
             suppressed.add_metric([str(status)], number)
-        yield from (requests, seconds, events, decisions, suppressed)
+        yield from (requests, seconds, events, decisions, not_enrolled, suppressed)
         gauges: dict[str, GaugeMetricFamily] = {}
         for name, meaning, value, study in self._collect_gauges():
             gauge = gauges.get(name)

@@ -143,11 +143,18 @@ class EmptyBody(RequestBody):
     """An empty object."""
 
 
+ATTRIBUTES = (
+    "Attributes of the unit, or of all units, that the study's audience reads: texts, numbers and booleans. One that "
+    "is missing, or has another type, meets no condition."
+)
+
+
 class AssignRequest(RequestBody):
     """Units to decide for: one `unit`, or several `units`."""
 
     unit: Unit | UnsetType = UNSET
     units: Annotated[list[Unit], Meta(max_length=1_000_000)] | UnsetType = UNSET
+    attributes: Annotated[dict[str, Any], Meta(max_length=100, description=ATTRIBUTES)] | UnsetType = UNSET
 
 
 class NewKey(RequestBody, kw_only=True):
@@ -262,10 +269,14 @@ class KeyRevocation(Struct):
     revoked: bool
 
 
-class FlagContext(Struct):
-    """Evaluation context of a flag; attributes other than the targeting key are ignored."""
-
-    targetingKey: Any = UNSET  # noqa: N815 -- the protocol's name; not typed, because the protocol has its own errors
+FlagContext = Annotated[
+    dict[str, Any],
+    Meta(
+        description="Evaluation context: the targeting key, which is the unit, and the attributes that the audience of "
+        "a study reads.",
+        extra_json_schema={"properties": {"targetingKey": {"type": "string"}}},
+    ),
+]
 
 
 class FlagRequest(Struct):

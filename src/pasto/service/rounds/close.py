@@ -136,7 +136,8 @@ def prepare_close(
     """
     row, spec, state = snapshot.row, snapshot.spec, snapshot.state
     if not row.version:
-        return open_first_round(spec, row, requested, high_water=store.read_high_water(row.number), now=now)
+        started = replace(state, slices_since=1)
+        return open_first_round(spec, row, started, requested, high_water=store.read_high_water(row.number), now=now)
     inputs = read_close_inputs(store, snapshot, requested, now=now)
     guardrails = judge_guardrails(spec, row, state, requested, inputs, past)
     result = compute_close(spec, row, state, requested, inputs, guardrails, now=now, edit=edit)
@@ -147,16 +148,16 @@ def prepare_close(
 
 
 def open_first_round(
-    spec: StudySpec, row: StudyRow, requested: NextPhase, *, high_water: int, now: float
+    spec: StudySpec, row: StudyRow, state: StudyState, requested: NextPhase, *, high_water: int, now: float
 ) -> StudyTransition:
     """Open the first round of a study after the last event in the store; a draft that is archived has none."""
     if requested.state == "archived":
         return StudyTransition(replace(row, generation=row.generation + 1, state="archived"), None, None, None)
-    identity = StudyState.from_text(row.details).identity
     learner = initial_update(spec.build_study(row.seed))
-    _, policy = publish_next(spec, learner, requested, None, version=1, now=now, identity=identity)
+    _, policy = publish_next(spec, learner, requested, state, version=1, now=now)
     assert policy is not None  # noqa: S101 -- only archived studies serve none
     after = replace(row, generation=row.generation + 1, state=requested.state, round=1, version=1, opened_at=now)
+    after = replace(after, details=state.to_text())
     learned = learner.study.policy.version
     policy_row = PolicyRow(1, 1, learned, policy.text, policy.checksum, high_water, now)
     return StudyTransition(after, policy_row, None, learner, published=policy)
@@ -204,16 +205,16 @@ def compute_close(
     if edited is not None:
         spec, learner = edited.spec, edited.learner
     is_look = inputs.is_phase and phase.state == row.state
+    paused_from = _find_paused_from(row, state, phase)
     frozen, policy = state.frozen, None
     if not is_look:
-        frozen, policy = publish_next(
-            spec, learner, phase, state.frozen, version=row.version + 1, now=now, identity=state.identity
-        )
+        before = replace(state, paused_from=paused_from)
+        frozen, policy = publish_next(spec, learner, phase, before, version=row.version + 1, now=now)
     status = rearm(state.guardrail_monitor, row.state, requested.state, row.round)
     tripped = None if trip is None else PauseRecord(row.round, now, trip)
     next_state = StudyState(
         waiting=inputs.waiting,
-        paused_from=_find_paused_from(row, state, phase),
+        paused_from=paused_from,
         frozen=frozen,
         horizon=state.horizon if phase.horizon is None else phase.horizon,
         guardrail_monitor=after_close(status, row.state, phase.state, guardrails, tripped),
@@ -221,6 +222,7 @@ def compute_close(
         identity=state.identity,
         edits=state.edits,
         first_edited=state.first_edited,
+        slices_since=state.slices_since,
     )
     next_row = replace(row, generation=row.generation + 1, state=phase.state)
     if edit is not None and edited is not None:
@@ -264,13 +266,13 @@ def publish_next(
     spec: StudySpec,
     learner: LearnerUpdate,
     phase: NextPhase,
-    frozen: FrozenBlend | None,
+    state: StudyState,
     *,
     version: int,
     now: float,
-    identity: str | None = None,
 ) -> tuple[FrozenBlend | None, PublishedPolicy | None]:
     """Return the frozen blend of the next phase and the policy that it serves; an archived study serves none."""
+    frozen = state.frozen
     if phase.state == "archived":
         return frozen, None
     if phase.state in ("confirming", "deployed") and frozen is None:
@@ -286,7 +288,9 @@ def publish_next(
         at=now,
         frozen=served,
         hold=phase.hold,
-        identity=identity,
+        identity=state.identity,
+        paused_from=state.paused_from if phase.state == "paused" else None,
+        has_slices=state.slices_since is not None and state.slices_since <= version,
     )
     return frozen, policy
 

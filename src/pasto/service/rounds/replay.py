@@ -95,10 +95,11 @@ class ReplayedStudy:
     def __init__(self, spec: StudySpec, row: StudyRow, source: RecordedSource, first: PolicyRow) -> None:
         self._spec = spec
         self._source = source
-        self._state = StudyState(identity=identity_of(row))
+        sliced = StudyState.from_text(row.details).slices_since
+        self._state = StudyState(identity=identity_of(row), slices_since=1 if sliced == 1 else None)
         draft = replace(row, state="draft", round=0, version=0, details=self._state.to_text())
         opened = open_first_round(
-            spec, draft, NextPhase("learning"), high_water=first.after_sequence, now=first.published_at
+            spec, draft, self._state, NextPhase("learning"), high_water=first.after_sequence, now=first.published_at
         )
         assert opened.policy is not None  # noqa: S101 -- a learning study serves a policy
         assert opened.learner is not None  # noqa: S101

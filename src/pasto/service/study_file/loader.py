@@ -186,7 +186,7 @@ guardrails:
 
 traffic:
   control: 10%                  # stays on the baseline, to compare with
-  explore: 100%                 # of the others, what the learner may steer
+  explore: 100%                 # of all units, what takes part; the others get the baseline
   min_share: 2%                 # spread evenly over all candidates, so that none is forgotten
   max_share: 30%                # the most that one candidate gets
   new_candidate_share: 1%       # the most that a candidate without any measurement gets

@@ -275,14 +275,14 @@ FIELDS = FieldTable(
             "traffic.control",
             share_kind(open_ends="high"),
             "10%",
-            "Of all units: held on the baseline, to compare with",
+            "Of the units that take part: held on the baseline, to compare with",
             "5%",
         ),
         Field(
             "traffic.explore",
             share_kind(open_ends="low"),
             "100%",
-            "Of the others: steered by the learner; the rest gets the baseline",
+            "Of all units: take part, always the same ones; the others get the baseline, without exposures",
             "20%",
         ),
         Field(

@@ -21,6 +21,7 @@ from pasto.study import Study
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 from pasto.study.history_table import History
 from pasto.study.pending_rounds import count_remembered_policies
+from pasto_sdk.enrolment import AudienceCondition
 from pasto_sdk.policy_document import Value
 
 
@@ -83,9 +84,9 @@ class TrafficSpec:
     """Shares of traffic."""
 
     control: float = 0.1
-    """Of all units, held on the baseline to compare with."""
+    """Of the units that take part, held on the baseline to compare with."""
     explore: float = 1.0
-    """Of the units not in control, those that the learner may steer; the others get the baseline."""
+    """Of all units, those that take part; the others get the baseline, and nothing is learned from them."""
     min_share: float = 0.01
     """Of the learner's units, spread evenly over all candidates."""
     max_share: float | None = None
@@ -182,6 +183,8 @@ class StudySpec:
     """Team or person to ask about the study."""
     retired: tuple[str, ...] = ()
     """Names of candidates that a running study serves no longer."""
+    audience: tuple[AudienceCondition, ...] = ()
+    """Conditions on the attributes of the units that take part."""
 
     @property
     def covariates(self) -> tuple[Column, ...]:
