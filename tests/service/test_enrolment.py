@@ -48,6 +48,7 @@ def test_exposures_of_units_outside_are_rejected_and_their_metric_events_left_ou
     exposures = sum(event["type"] == "exposure" and event["id"] not in outside for event in events)
     assert partial.rounds("feed")[-1].units == exposures
     accounting = partial.report("feed").accounting
+    assert accounting is not None
     assert accounting.events.exposures == exposures
     assert accounting.events.excluded == sum(name.startswith("w") for name in outside)
     assert partial.replay("feed").identical
