@@ -51,3 +51,33 @@ def test_a_name_that_a_spreadsheet_would_compute_is_refused(run: Any, log: str) 
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "candidate '=1+2' would be a formula in a spreadsheet" in refused.stderr
     assert run(*words, "--json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--method", "dr"), "--method dr needs --feature"),
+        (("--feature", "weight"), "--feature is for --method dr, got --method snips"),
+    ],
+)
+def test_features_and_method_must_agree(run: Any, log: str, words: tuple[str, ...], message: str) -> None:
+    refused = run("history", "estimate", log, "--metric", "clicks", "--propensity", "p", *words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert message in refused.stderr
+
+
+def test_a_table_has_no_rounding_errors(run: Any, tmp_path: Path) -> None:
+    rows = "\n".join(["candidate,propensity,clicks", *(f"a,0.1,{n % 3}" for n in range(30))])
+    (tmp_path / "thirds.csv").write_text(rows, encoding="utf-8")
+    done = run("history", "estimate", str(tmp_path / "thirds.csv"), "--metric", "clicks")
+    row = next(csv.DictReader(io.StringIO(done.stdout)))
+    assert (row["units"], row["clicks"]) == ("30", "1")
+    assert len(row["clicks_se"]) <= len("0.123456789012")
+
+
+def test_a_column_of_numbers_instead_of_candidates_is_named_once(run: Any, tmp_path: Path) -> None:
+    rows = [f"{n},1,0" for n in range(20)] + ["99,1,0"] * 20
+    (tmp_path / "log.csv").write_text("\n".join(["user,propensity,clicks", *rows]), encoding="utf-8")
+    words = ("history", "estimate", str(tmp_path / "log.csv"), "--metric", "clicks", "--parameter", "user")
+    note = next(line for line in run(*words).stderr.splitlines() if "left out" in line)
+    assert note.endswith("effective units are left out: 0 (1.0), 1 (1.0), 2 (1.0), 3 (1.0), 4 (1.0) and 15 more")

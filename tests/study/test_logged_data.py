@@ -56,7 +56,7 @@ def test_names_come_from_the_column_of_candidates(log: pd.DataFrame) -> None:
 
 def test_a_rare_candidate_is_left_out_with_a_note(log: pd.DataFrame) -> None:
     log.loc[0, ["weight", "propensity"]] = [9, 0.01]
-    with pytest.warns(PastoWarning, match=r"9 is left out: its rows count like 1\.0 units"):
+    with pytest.warns(PastoWarning, match=r"effective units are left out: 9 \(1\.0\)$"):
         history = pasto.history_from_log(log, ["clicks"], candidate=["weight"])
     assert len(history.rows) == 3
 

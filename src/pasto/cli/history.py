@@ -15,6 +15,8 @@ from pasto.errors import InputError
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a text that spreadsheets compute."""
+SIGNIFICANT_DIGITS = 12
+"""Digits of a number in a table, of which the last few of a double are rounding errors."""
 
 
 @click.group(
@@ -91,6 +93,12 @@ def estimate(
     """
     from pasto.study import history_from_log
 
+    if (method == "dr") != bool(features):
+        raise InputError(
+            "--method dr needs --feature with a column that was known before the candidate was drawn"
+            if method == "dr"
+            else f"--feature is for --method dr, got --method {method}; add --method dr, or leave --feature out"
+        )
     rows = history_from_log(
         read_rows(log),
         list(metrics),
@@ -106,7 +114,12 @@ def estimate(
     _refuse_formulas(rows)
     writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({column: _shorten(cell) for column, cell in row.items()} for row in rows)
+
+
+def _shorten(cell: Any) -> Any:
+    """Return a number with the digits that an estimate can have, and anything else as it is."""
+    return f"{cell:.{SIGNIFICANT_DIGITS}g}" if isinstance(cell, float) else cell
 
 
 def _refuse_formulas(rows: list[dict[str, Any]]) -> None:

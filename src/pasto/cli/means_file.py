@@ -110,9 +110,7 @@ def _bytes(source: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except FileNotFoundError as error:
-        raise InputError(
-            f"there is no file {source!r}; name a CSV, JSON or Parquet file of means, or - for stdin"
-        ) from error
+        raise InputError(f"there is no file {source!r}; name a CSV, JSON or Parquet file, or - for stdin") from error
     except OSError as error:
         raise InputError(f"cannot read {source!r}: {error.strerror or error}") from error
 

@@ -26,6 +26,8 @@ MAX_WEIGHT_DEVIATIONS = 4.0
 """Standard errors by which a candidate's mean weight may differ from one before a warning."""
 MAX_LEVELS = 50
 """Most values of a feature of text."""
+MAX_NAMED_CANDIDATES = 5
+"""Candidates that a warning names at most."""
 
 
 def history_from_log(
@@ -82,12 +84,12 @@ def history_from_log(
         _read_features({name: columns[name] for name in features}) if features else None,
     )
     estimates = estimate_off_policy(units, method)
-    history_rows = []
+    history_rows, left_out = [], []
     for setting, place in places.items():
         estimate = estimates[place]
         name = ", ".join(map(str, setting))
         if estimate.effective_units < MIN_EFFECTIVE_UNITS:
-            _warn(f"{name} is left out: its rows count like {estimate.effective_units:.1f} units, and 10 are needed")
+            left_out.append(f"{name} ({estimate.effective_units:.1f})")
             continue
         if abs(estimate.mean_weight - 1.0) > MAX_WEIGHT_DEVIATIONS * estimate.mean_weight_error + 1e-9:
             _warn(
@@ -107,7 +109,14 @@ def history_from_log(
             )
         )
     if not history_rows:
-        raise HistoryError(f"no candidate of the log has {MIN_EFFECTIVE_UNITS:g} effective units; give more rows")
+        raise HistoryError(
+            f"no candidate of the log has {MIN_EFFECTIVE_UNITS:g} effective units; give more rows. Its {len(places):,} "
+            f"candidates come from the column {', '.join(map(repr, parameters))}"
+        )
+    if left_out:
+        first, others = ", ".join(left_out[:MAX_NAMED_CANDIDATES]), len(left_out) - MAX_NAMED_CANDIDATES
+        more = f" and {others:,} more" if others > 0 else ""
+        _warn(f"candidates with less than {MIN_EFFECTIVE_UNITS:g} effective units are left out: {first}{more}")
     return History(tuple(metrics), tuple(history_rows))
 
 
