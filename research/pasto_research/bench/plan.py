@@ -115,7 +115,7 @@ def run_study(world: PlanWorld, control: float, days: Sequence[int], seed: int) 
     for day in range(1, max(days) + 1):
         world.run_round(study, means, control, round(world.units), rng)
         if day in days:
-            blend = study.blend()
+            blend = study.blend(deploy_rounds=None)
             shares = np.array(blend.probabilities)
             assert blend.certificate is not None  # noqa: S101 -- this learner always gives one
             gains.append(world.value(effects, shares))

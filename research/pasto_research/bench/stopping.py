@@ -86,9 +86,6 @@ def summarize(world: StoppingWorld, studies: Sequence[StoppedStudy]) -> dict[str
     fixed = int(np.argmin(losses.mean(axis=0)))
     extra = (at_stop - losses[:, fixed]) / world.deploy_rounds
     left = np.array([study.answers[-1] - study.answers[study.stop - 1] for study in studies])
-    binding = sum(study.binding for study in studies)
-    share = sum(study.held for study in studies) / binding if binding else float("nan")
-    error = float(np.sqrt(share * (1.0 - share) / binding)) if binding else float("nan")
     low, high = np.quantile(stops, (0.1, 0.9))
     return {
         "world": world.name,
@@ -99,9 +96,18 @@ def summarize(world: StoppingWorld, studies: Sequence[StoppedStudy]) -> dict[str
         "lost": None if world.is_flat else _percent(extra, gain),
         "left to gain": None if world.is_flat else _percent(left, gain),
         "certified": f"{np.mean([study.certified for study in studies]):.0%}",
-        "binding": binding,
-        "hold": f"{100 * share:.1f} ± {100 * error:.1f} %" if binding else None,
+        "binding": sum(study.binding for study in studies),
+        "hold": _share_held(studies),
     }
+
+
+def _share_held(studies: Sequence[StoppedStudy]) -> str | None:
+    """Return the share of binding guardrails that hold, with its standard error, or their number if all hold."""
+    held, binding = (sum(getattr(study, name) for study in studies) for name in ("held", "binding"))
+    if held == binding:  # a standard error of zero would claim too much
+        return f"{held} of {binding}" if binding else None
+    share = held / binding
+    return f"{100 * share:.1f} ± {100 * np.sqrt(share * (1.0 - share) / binding):.1f} %"
 
 
 def _percent(amounts: FloatArray, gain: float) -> str:

@@ -27,10 +27,23 @@ def test_rounds_are_read_from_a_curve_that_does_not_fall() -> None:
     assert checkpoints(60)[-1] == 60
 
 
+def test_a_row_compares_a_history_with_a_cold_start() -> None:
+    marks = checkpoints(40)
+    slow, fast = (
+        history.HistoryCourse(tuple(min(1.0, mark / end) for mark in marks), tuple(error for _ in marks), 1.0)
+        for end, error in ((40, 0.25), (20, 0.09))
+    )
+    rows = list(history.summarize_rounds("B", [slow] * 2 + [fast] * 8, marks))
+    assert [row["rounds to r ≥ 0.75"] for row in rows] == [30, 15, 15, 15, 15]
+    assert (rows[1]["of the cold start"], rows[1]["interval"]) == ("0.50", "0.50 to 0.50")
+    assert [row["error at 20"] for row in rows[:2]] == [0.5, 0.3]
+
+
 def test_an_instance_and_a_study_run() -> None:
-    gains, gap = history.run_instance(HistoryTask(0, 0.9, 0, 5, (2, 4)))
-    assert len(gains) == 2
-    assert gap > 0
+    course = history.run_instance(HistoryTask(0, 0.9, 0, 5, (2, 4)))
+    assert len(course.gains) == len(course.errors) == 2
+    assert course.gap > 0
+    assert 0 < course.errors[1] < 1  # the history has 0.9² of the variance, and a part of it as noise
     looks = history.run_study(CertificateTask(2, "at least", 0.9, 5))
     assert looks is not None
     assert all(0 <= holds <= binding for binding, holds in looks)

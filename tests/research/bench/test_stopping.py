@@ -57,6 +57,8 @@ def test_the_loss_is_compared_with_the_best_fixed_round() -> None:
     assert row["lost"].startswith("25.0 ± ")  # (9 + 1) / 2 of 10 · 2
     assert row["left to gain"].startswith("25.0 ± ")
     assert (row["binding"], row["hold"]) == (4, "50.0 ± 25.0 %")
+    holding = [replace(study(stop), held=2) for stop in (1, 3)]
+    assert summarize(replace(SMALL, deploy_rounds=10.0, rounds=3), holding)["hold"] == "4 of 4"
 
 
 def test_certificates_are_checked_at_the_stop() -> None:
