@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 from urllib.parse import urlsplit
+
+import msgspec
 
 from pasto.demo.environment import USER
 from pasto.report.records import Report
@@ -69,4 +70,4 @@ class InProcessEnvironment:
         is_gzip = request.headers.get("Content-Encoding") == "gzip"
         body = gzip.decompress(request.body) if is_gzip else request.body
         accepted = self._service.ingest(study, self._service.decode(body)).result()
-        return Response(200, {}, json.dumps(accepted).encode())
+        return Response(200, {}, msgspec.json.encode(accepted))

@@ -14,6 +14,7 @@ from pasto.metrics import Column
 from pasto.metrics.measurement import measure_tables
 from pasto.metrics.sources.table_check import find_problems
 from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
+from pasto.service.ingest import BatchResult
 from pasto.service.reports.lift_report import LEARNER_TARGET
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
@@ -33,7 +34,7 @@ def classes(document: Document) -> Document:
     return {**document, **changes, "traffic": {"control": "40%"}}
 
 
-def send(service: Service, *events: dict[str, Any]) -> dict[str, Any]:
+def send(service: Service, *events: dict[str, Any]) -> BatchResult:
     return service.ingest("feed", service.decode(json.dumps(events).encode())).result()
 
 
@@ -64,7 +65,7 @@ def test_means_are_per_member_and_a_class_stays_together(service: Service, class
                 points[cell.arm] = points.get(cell.arm, 0.0) + score
                 fields = {"points": score, "pupil": f"pupil {pupil}", "solved": is_solved}
                 events.append(answer(len(events), unit, **fields))
-    assert send(service, *events)["rejected"] == []
+    assert send(service, *events).rejected == ()
     service.close_round("feed", who="ann")
     learning = service.report("feed").learning
     assert learning is not None
@@ -85,8 +86,8 @@ def test_an_event_without_its_member_is_rejected(service: Service, classes: Docu
         answer(4, "class 1", points=1, pupil=7),
     )
     received = send(service, missing, wrong, text, number)
-    assert received["accepted"] == 2
-    assert [rejection["reason"] for rejection in received["rejected"]] == [
+    assert received.accepted == 2
+    assert [rejection.reason for rejection in received.rejected] == [
         "fields.pupil is missing; a metric counts its different values in 'answer', so send a text or a number",
         "fields.pupil is True; a metric counts its different values in 'answer', so send a text or a number",
     ]

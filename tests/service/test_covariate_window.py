@@ -70,7 +70,7 @@ class Play:
                 events.append(event)
                 self.log.append((self.now, unit, x))
             answer = self.service.ingest("feed", self.service.decode(json.dumps(events).encode())).result(timeout=60)
-            assert answer["rejected"] == []
+            assert answer.rejected == ()
 
     def close(self) -> None:
         self.now += 0.25 * HOUR

@@ -13,12 +13,13 @@ from pasto.errors import StoreError
 from pasto.report.records import write_record
 from pasto.service.event_accounting import EventAccounting
 from pasto.service.event_counts import EventCounts
+from pasto.service.ingest import BatchResult
 from pasto.service.service import Service
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
 
 
-def _send(service: Service, events: list[dict[str, Any]]) -> dict[str, Any]:
+def _send(service: Service, events: list[dict[str, Any]]) -> BatchResult:
     return service.ingest("feed", service.decode(json.dumps(events).encode())).result()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from pasto.errors import LifecycleError, UnknownStudyError
 from pasto.report.records import write_record
+from pasto.service.ingest import BatchResult
 from pasto.service.service import Service
 from pasto.store import open_store
 from pasto_sdk.policy_document import Bucket
@@ -17,7 +18,7 @@ from pasto_sdk.policy_document import Bucket
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
 
 
-def _send(service: Service, *events: dict[str, Any], name: str = "feed") -> dict[str, Any]:
+def _send(service: Service, *events: dict[str, Any], name: str = "feed") -> BatchResult:
     return service.ingest(name, service.decode(json.dumps(events).encode())).result()
 
 
@@ -38,8 +39,8 @@ def _rows(service: Service) -> list[tuple[Any, ...]]:
 
 def test_an_exposure_is_stored_with_the_recomputed_arm(learning: Service) -> None:
     event, cell = _drawn(learning)
-    assert _send(learning, event) == {"accepted": 1, "duplicates": 0, "rejected": []}
-    assert _send(learning, event) == {"accepted": 0, "duplicates": 1, "rejected": []}
+    assert _send(learning, event) == BatchResult(1, 0, ())
+    assert _send(learning, event) == BatchResult(0, 1, ())
     assert _rows(learning) == [("e/ann", 1, cell.arm, cell.candidate, None, 0)]
 
 
@@ -47,13 +48,13 @@ def test_another_event_under_a_used_id_is_refused_as_a_conflict(learning: Servic
     squatted = {"type": "metric", "id": "order-1", "unit": "mallory", "name": "like", "source": "shop"}
     honest = {**squatted, "unit": "ann"}
     event, _ = _drawn(learning)
-    assert _send(learning, squatted)["accepted"] == 1
+    assert _send(learning, squatted).accepted == 1
     batch = [{"type": "click"}, event, honest, squatted, {**honest, "source": "web"}]
     answer = _send(learning, *batch)
-    assert (answer["accepted"], answer["duplicates"]) == (2, 1)
-    assert [(one["index"], one["id"]) for one in answer["rejected"]] == [(0, None), (2, "order-1")]
-    assert answer["rejected"][1]["reason"].startswith("conflict: ")
-    assert answer["accepted"] + answer["duplicates"] + len(answer["rejected"]) == len(batch)
+    assert (answer.accepted, answer.duplicates) == (2, 1)
+    assert [(one.index, one.id) for one in answer.rejected] == [(0, None), (2, "order-1")]
+    assert answer.rejected[1].reason.startswith("conflict: ")
+    assert answer.accepted + answer.duplicates + len(answer.rejected) == len(batch)
     rejected = write_record(learning.report("feed"))["accounting"]["rejected"]
     assert rejected["events"] == 2
     assert sorted(one["reason"][:9] for one in rejected["reasons"]) == ["conflict:", "type is '"]
@@ -61,16 +62,16 @@ def test_another_event_under_a_used_id_is_refused_as_a_conflict(learning: Servic
 
 def test_a_retry_may_list_its_fields_in_another_order(learning: Service) -> None:
     event = {"type": "metric", "id": "w", "unit": "ann", "name": "watch", "fields": {"seconds": 3, "page": "a"}}
-    assert _send(learning, event)["accepted"] == 1
+    assert _send(learning, event).accepted == 1
     again = {**event, "fields": {"page": "a", "seconds": 3}}
-    assert _send(learning, again) == {"accepted": 0, "duplicates": 1, "rejected": []}
+    assert _send(learning, again) == BatchResult(0, 1, ())
 
 
 def test_ids_of_the_services_own_exposures_cannot_be_taken(learning: Service) -> None:
     policy = learning.policy_cache.current("feed")
     taken = {"type": "metric", "id": f"served/{policy.version}/ann", "unit": "ann", "name": "like"}
-    (refused,) = _send(learning, taken)["rejected"]
-    assert "id begins with 'served/'" in refused["reason"]
+    (refused,) = _send(learning, taken).rejected
+    assert "id begins with 'served/'" in refused.reason
     learning.expose("feed", policy, "ann", policy.draw("ann"))
     learning.store.append_events(0, ()).result()
     assert [row[0] for row in _rows(learning)] == [f"served/{policy.version}/ann"]
@@ -87,15 +88,15 @@ def test_forged_exposures_are_refused(learning: Service) -> None:
         {**event, "version": 0},
         {**event, "propensity": 1e-6},
     )
-    assert answer["accepted"] == 0
-    reasons = [refusal["reason"] for refusal in answer["rejected"]]
+    assert answer.accepted == 0
+    reasons = [refusal.reason for refusal in answer.rejected]
     assert "is not what version 1 draws for this unit" in reasons[0]
     assert "which version 1 does not serve" in reasons[1]
     assert "version is 2, which study 'feed' never published" in reasons[2]
     assert "version is 0" in reasons[3]
     assert "propensity is not a field" in reasons[4]
-    assert [refusal["index"] for refusal in answer["rejected"]] == [0, 1, 2, 3, 4]
-    assert {refusal["id"] for refusal in answer["rejected"]} == {"e/ann"}
+    assert [refusal.index for refusal in answer.rejected] == [0, 1, 2, 3, 4]
+    assert {refusal.id for refusal in answer.rejected} == {"e/ann"}
     assert _rows(learning) == []
 
 
@@ -103,7 +104,7 @@ def test_a_caller_without_evaluate_gets_the_same_answer_for_any_draw(learning: S
     event, cell = _drawn(learning)
     metric = {"type": "metric", "unit": "ann", "name": "like", "version": 1}
 
-    def send(event: dict[str, Any]) -> dict[str, Any]:
+    def send(event: dict[str, Any]) -> BatchResult:
         batch = learning.decode(json.dumps([event]).encode())
         return learning.ingest("feed", batch, key="ab12", hides_draw=True).result(timeout=60)
 
@@ -113,7 +114,7 @@ def test_a_caller_without_evaluate_gets_the_same_answer_for_any_draw(learning: S
             for name in ("w=0", "w=1", "w=2", "w=3", "w=9")
         ]
         assert all(answer == answers[0] for answer in answers), answers
-        assert [one["accepted"] for one in answers[0]] == [1, 0]
+        assert [one.accepted for one in answers[0]] == [1, 0]
     excluded = {row[0]: row[5] for row in _rows(learning)}
     assert [name for name, is_excluded in excluded.items() if not is_excluded] == [
         f"exposure/{cell.name}",
@@ -128,23 +129,23 @@ def test_a_caller_that_may_not_know_the_draw_does_not_learn_it_by_tallies_ids_or
     event, _ = _drawn(learning)
     names = ("w=0", "w=1", "w=2", "w=3", "w=9")
 
-    def send(*events: dict[str, Any]) -> dict[str, Any]:
+    def send(*events: dict[str, Any]) -> BatchResult:
         batch = learning.decode(json.dumps(events).encode())
         return learning.ingest("feed", batch, key="ab12", hides_draw=True).result(timeout=60)
 
     tally = {"type": "exposure_counts", "source": "web-1", "version": 1}
     for place, name in enumerate(("w=0", "w=9")):
         counted = {**tally, "id": f"served/{place}", "sequence": place + 1, "assigned": {name: 3}}
-        assert send(counted) == {"accepted": 1, "duplicates": 0, "rejected": []}
+        assert send(counted) == BatchResult(1, 0, ())
     assert [row.assigned for row in learning.store.list_sender_counts(1, 1)] == ['{"w=0":3}']
     reasons = write_record(learning.report("feed"))["accounting"]["rejected"]["reasons"]
     assert any("does not serve" in one["reason"] for one in reasons)
-    reserved = [send({**event, "id": "served/1", "candidate": name})["rejected"] for name in names]
+    reserved = [send({**event, "id": "served/1", "candidate": name}).rejected for name in names]
     assert all(refused and refused == reserved[0] for refused in reserved), reserved
     for name in names:
         first = {**event, "id": f"x/{name}", "candidate": name}
         again = send(first, {**first, "unit": "bob"})
-        assert (again["accepted"], [one["index"] for one in again["rejected"]]) == (1, [1]), again
+        assert (again.accepted, [one.index for one in again.rejected]) == (1, [1]), again
 
 
 def test_fallbacks_and_overrides_are_stored_and_excluded(learning: Service) -> None:
@@ -159,7 +160,7 @@ def test_fallbacks_and_overrides_are_stored_and_excluded(learning: Service) -> N
         {**event, "id": "5", "override": True, "version": 7, "candidate": other},
         {**event, "id": "6", "fallback": True, "version": 7},
     )
-    assert [refusal["index"] for refusal in answer["rejected"]] == [3, 4, 5]
+    assert [refusal.index for refusal in answer.rejected] == [3, 4, 5]
     assert [(row[0], row[1], row[2], row[5]) for row in _rows(learning)] == [
         ("1", 0, None, 1),
         ("2", 1, None, 1),
@@ -182,7 +183,7 @@ def test_metric_events_are_credited_by_version_or_by_the_latest_exposure(learnin
         {**liked, "id": "forged", "version": 1, "candidate": "w=9"},
         {**liked, "id": "unknown", "version": 8},
     )
-    assert [refusal["id"] for refusal in answer["rejected"]] == ["half", "forged", "unknown"]
+    assert [refusal.id for refusal in answer.rejected] == ["half", "forged", "unknown"]
     credit = (1, cell.arm, cell.candidate)
     assert {row[0]: row[1:4] for row in _rows(learning)} == {
         "before any exposure": (None, None, None),
@@ -212,8 +213,8 @@ def test_values_that_cannot_be_measured_are_refused(
 ) -> None:
     event, _ = _drawn(learning)
     answer = _send(learning, event, {"type": "metric", "id": "m", "unit": "ann", "name": name, "fields": fields})
-    assert answer["accepted"] == 1
-    assert reason in answer["rejected"][0]["reason"]
+    assert answer.accepted == 1
+    assert reason in answer.rejected[0].reason
 
 
 def test_a_field_read_under_a_condition_may_be_missing(service: Service, document: dict[str, Any]) -> None:
@@ -227,7 +228,7 @@ def test_a_field_read_under_a_condition_may_be_missing(service: Service, documen
         {**click, "id": "2", "fields": {"kind": "buy", "price": 3}},
         {**click, "id": "3", "fields": {"kind": "buy", "price": "3"}},
     )
-    assert (answer["accepted"], len(answer["rejected"])) == (2, 1)
+    assert (answer.accepted, len(answer.rejected)) == (2, 1)
 
 
 def test_drafts_archived_and_unknown_studies_take_no_events(service: Service, document: dict[str, Any]) -> None:
@@ -237,7 +238,7 @@ def test_drafts_archived_and_unknown_studies_take_no_events(service: Service, do
     with pytest.raises(LifecycleError, match="is draft and takes no events; start it first"):
         _send(service)
     service.change("feed", "start", who="ann")
-    assert _send(service) == {"accepted": 0, "duplicates": 0, "rejected": []}
+    assert _send(service) == BatchResult(0, 0, ())
     service.change("feed", "archive", who="ann")
     with pytest.raises(LifecycleError, match="is archived and takes no events"):
         _send(service)
@@ -253,11 +254,11 @@ def test_a_version_and_a_start_of_another_node_are_known_at_once(document: dict[
         ours.close_round("feed", who="ann")
         event, _ = _drawn(ours)
         assert event["version"] == 2
-        assert _send(theirs, event)["accepted"] == 1
+        assert _send(theirs, event).accepted == 1
         ours.close_round("feed", who="ann")
         later, _ = _drawn(ours, "bob")
         assert theirs.policy_cache.current("feed").version == 2
-        assert _send(theirs, later)["accepted"] == 1
+        assert _send(theirs, later).accepted == 1
     finally:
         store.close()
 
@@ -272,9 +273,9 @@ def test_exposure_counts_must_be_of_candidates_that_the_policy_serves(learning: 
         {**tally, "version": 4, "assigned": {"w=0": 3}},
         {**tally, "version": 0, "assigned": {"an unknown candidate": 3}},
     )
-    assert (answer["accepted"], answer["duplicates"]) == (2, 0)
-    assert [refusal["index"] for refusal in answer["rejected"]] == [1, 2, 3]
-    assert "exposure_counts has candidate 'w=9', which version 1 does not serve" in answer["rejected"][0]["reason"]
+    assert (answer.accepted, answer.duplicates) == (2, 0)
+    assert [refusal.index for refusal in answer.rejected] == [1, 2, 3]
+    assert "exposure_counts has candidate 'w=9', which version 1 does not serve" in answer.rejected[0].reason
 
 
 def test_old_versions_are_checked_by_their_own_policy(learning: Service, traffic: Traffic) -> None:
@@ -282,7 +283,7 @@ def test_old_versions_are_checked_by_their_own_policy(learning: Service, traffic
     for _ in range(3):
         learning.close_round("feed", who="ann")
     answer = _send(learning, *events)
-    assert (answer["accepted"], answer["rejected"]) == (len(events), [])
+    assert (answer.accepted, answer.rejected) == (len(events), ())
 
 
 def test_exposures_of_the_services_own_are_logged_once(learning: Service) -> None:

@@ -14,6 +14,7 @@ import pytest
 from pasto.errors import LifecycleError, StudyFileError
 from pasto.report.records import read_record, write_record
 from pasto.report.text import render_text
+from pasto.service.ingest import BatchResult
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
 from pasto.service.study_records import StudyOverview
@@ -35,7 +36,7 @@ def running(service: Service, external: Document) -> Service:
     return service
 
 
-def send(service: Service, *events: dict[str, Any]) -> dict[str, Any]:
+def send(service: Service, *events: dict[str, Any]) -> BatchResult:
     return service.ingest("feed", service.decode(json.dumps(events).encode())).result()
 
 
@@ -65,7 +66,7 @@ def platform_events(service: Service, users: int, followed: Weights = dict) -> l
 def run_rounds(service: Service, rounds: int, users: int, followed: Weights = dict) -> None:
     for _ in range(rounds):
         answer = send(service, *platform_events(service, users, followed))
-        assert answer["rejected"] == []
+        assert answer.rejected == ()
         service.close_round("feed", who="ann")
 
 
@@ -75,7 +76,7 @@ def test_the_candidate_that_is_sent_counts(running: Service) -> None:
     exposure = {"type": "exposure", "id": "1", "unit": "ann", "version": 1, "candidate": other}
     metric = {"type": "metric", "id": "2", "unit": "ann", "name": "like", "version": 1, "candidate": other}
     unnamed = {"type": "metric", "id": "3", "unit": "ann", "name": "like", "version": 1}
-    assert send(running, exposure, metric, unnamed) == {"accepted": 3, "duplicates": 0, "rejected": []}
+    assert send(running, exposure, metric, unnamed) == BatchResult(3, 0, ())
     with running.store.read_transaction() as connection:
         rows = list(connection.execute("SELECT arm, candidate, excluded FROM events ORDER BY sequence"))
     index = policy.named[other].candidate
@@ -89,7 +90,7 @@ def test_a_candidate_that_is_not_served_is_rejected(running: Service) -> None:
     exposure = {"type": "exposure", "id": "1", "unit": "ann", "version": 1, "candidate": "w=9"}
     metric = {"type": "metric", "id": "2", "unit": "ann", "name": "like", "version": 1, "candidate": "w=9"}
     answer = send(running, exposure, metric)
-    assert [rejection["reason"] for rejection in answer["rejected"]] == [
+    assert [rejection.reason for rejection in answer.rejected] == [
         "candidate is 'w=9', which version 1 does not serve"
     ] * 2
 

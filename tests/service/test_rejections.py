@@ -11,18 +11,20 @@ import pytest
 from click.testing import CliRunner
 
 from pasto.cli import main
+from pasto.dashboard.pages import BlendPart
 from pasto.dashboard.renderer import render_page
 from pasto.errors import StoreBusyError, StoreError
 from pasto.report.records import write_record
 from pasto.report.text import render_text
 from pasto.service import rejections
+from pasto.service.ingest import BatchResult
 from pasto.service.service import Service
 from pasto.store import open_store
 
 Document = dict[str, Any]
 
 
-def send(service: Service, events: list[dict[str, Any]]) -> dict[str, Any]:
+def send(service: Service, events: list[dict[str, Any]]) -> BatchResult:
     return service.ingest("feed", service.decode(json.dumps(events).encode())).result()
 
 
@@ -42,7 +44,7 @@ def numbered(first: int, last: int, source: str = "web-1", **fields: Any) -> lis
 
 
 def test_rejected_events_are_not_missing(learning: Service) -> None:
-    assert len(send(learning, numbered(1, 998, name="lke"))["rejected"]) == 998
+    assert len(send(learning, numbered(1, 998, name="lke")).rejected) == 998
     send(learning, numbered(999, 1000))
     event_counts = write_record(learning.report("feed"))["accounting"]
     assert event_counts["senders"] == {"numbered": 1, "missing": 0, "gaps": []}
@@ -94,15 +96,8 @@ def test_every_node_and_the_next_start_know_them(document: Document, tmp_path: P
 def test_the_dashboard_lists_the_reasons(learning: Service) -> None:
     send(learning, numbered(1, 2, name="<b>lke</b>"))
     report = learning.report("feed")
-    values: dict[str, Any] = {
-        "study": learning.show("feed"),
-        "report": report,
-        "blend": None,
-        "parts": set(),
-        "lines": [],
-        "left_out": 0,
-    }
-    page = render_page("parts/answer.html", values).body.decode()
+    part = BlendPart(learning.show("feed"), report, blend=None, parts=set(), lines=[], left_out=0)
+    page = render_page("parts/answer.html", part).body.decode()
     assert "2 events were rejected and count nowhere:" in page
     assert "<li>2: name is &#39;&lt;b&gt;lke&lt;/b&gt;&#39;, which no metric" in page
     assert "did not arrive" not in page
@@ -123,7 +118,7 @@ def test_reasons_that_differ_in_numbers_are_one_and_many_are_bounded(
 
 
 def test_what_cannot_be_stored_in_a_reason_is_replaced(learning: Service) -> None:
-    assert send(learning, [{"type": "metric", "a\0b\ud800": 1}])["rejected"]
+    assert send(learning, [{"type": "metric", "a\0b\ud800": 1}]).rejected
     (reason,) = learning.show("feed").rejected.reasons
     assert reason.reason.isprintable()
 
@@ -144,9 +139,9 @@ def test_a_batch_that_is_not_taken_counts_no_rejection(learning: Service, monkey
         monkeypatch.setattr(learning.store, "append_events", broken)
         with pytest.raises(StoreError):
             send(learning, batch)
-        assert len(send(learning, batch[:3])["rejected"]) == 3, "a rejection needs no store"
+        assert len(send(learning, batch[:3]).rejected) == 3, "a rejection needs no store"
     monkeypatch.setattr(learning.store, "append_events", append)
-    assert send(learning, batch)["accepted"] == 1
+    assert send(learning, batch).accepted == 1
     assert learning.show("feed").rejected.events == 3
 
 
@@ -154,9 +149,9 @@ def test_a_batch_that_is_sent_again_counts_its_rejections_once(
     learning: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = [*numbered(1, 3, name="lke"), *numbered(4, 4)]
-    assert len(send(learning, batch)["rejected"]) == 3
+    assert len(send(learning, batch).rejected) == 3
     again = send(learning, batch)
-    assert (again["duplicates"], len(again["rejected"])) == (1, 3), "its answer was lost, so it is answered again"
+    assert (again.duplicates, len(again.rejected)) == (1, 3), "its answer was lost, so it is answered again"
     event_counts = write_record(learning.report("feed"))["accounting"]
     assert (event_counts["rejected"]["events"], event_counts["senders"]["missing"]) == (3, 0)
     send(learning, numbered(1, 3, source="web-2", name="lke"))

@@ -14,6 +14,7 @@ import pytest
 from pasto.errors import OptionError, StoreError
 from pasto.report.records import write_record
 from pasto.service.archive import Archive, ArchiveResult
+from pasto.service.ingest import BatchResult
 from pasto.service.retention import Retention
 from pasto.service.service import Service
 
@@ -21,7 +22,7 @@ Traffic = Callable[[Service, int], list[dict[str, Any]]]
 SAME = {"identical": True, "rounds": 3, "first_difference": None}
 
 
-def ingest(service: Service, events: list[dict[str, Any]]) -> dict[str, Any]:
+def ingest(service: Service, events: list[dict[str, Any]]) -> BatchResult:
     return service.ingest("feed", service.decode(json.dumps(events).encode())).result()
 
 
@@ -84,14 +85,14 @@ def test_ids_count_once_after_archiving_and_the_counts_stay(
     numbered = [{**fallback, "id": f"n{n}", "unit": f"n{n}", "source": "s", "sequence": n} for n in (1, 2, 4)]
     free = {"type": "metric", "id": "free", "unit": "stranger", "name": "like"}
     more: list[dict[str, Any]] = [fallback, *numbered, free]
-    assert ingest(learning, more)["accepted"] == len(more)
+    assert ingest(learning, more).accepted == len(more)
     learning.close_round("feed", who="ann")
     event_counts = write_record(learning.report("feed"))["accounting"]
     assert event_counts["senders"]["missing"] == 1
     lagging = Service(learning.store)
     learning_number = learning.policy_cache.snapshot("feed").row.number
     assert retention.archive("feed").events == len(sent) + len(more)
-    assert ingest(learning, [*sent, *more])["duplicates"] == len(sent) + len(more)
+    assert ingest(learning, [*sent, *more]).duplicates == len(sent) + len(more)
     assert learning.store.read_cache(f"event_counts/{learning_number}") is None, (
         "nothing is noted that could be counted from"
     )
@@ -104,7 +105,7 @@ def test_late_events_stay_in_the_store(
 ) -> None:
     retention.archive("feed")
     late = {"type": "metric", "id": "late", "unit": "user 3", "name": "like", "version": 1}
-    assert ingest(learning, [late])["accepted"] == 1
+    assert ingest(learning, [late]).accepted == 1
     ingest(learning, traffic(learning, 50))
     learning.close_round("feed", who="ann")
     assert retention.archive("feed").files == 1
@@ -159,7 +160,7 @@ def test_a_forgotten_unit_is_gone_and_a_replay_reports_it(
     again = retention.replay("feed")
     assert write_record(again) == {**SAME, "except": {"deleted_units": {"units": 1, "rounds": [1, 2, 3]}}}
     assert retention.forget("feed", "user 9", who="ann").events == 0
-    assert ingest(learning, mine)["duplicates"] == len(mine)
+    assert ingest(learning, mine).duplicates == len(mine)
     retention.archive("feed")
     assert retention.replay("feed") == again
     assert list(learning.store.check_integrity()) == []

@@ -25,7 +25,7 @@ Traffic = Callable[[Service, int], list[dict[str, Any]]]
 
 
 def feed(service: Service, events: list[dict[str, Any]]) -> None:
-    assert service.ingest("feed", service.decode(json.dumps(events).encode())).result()["rejected"] == []
+    assert service.ingest("feed", service.decode(json.dumps(events).encode())).result().rejected == ()
 
 
 @pytest.fixture

@@ -307,7 +307,7 @@ def test_units_that_do_not_match_their_shares_are_reported_once(noticed: Service
             if cell.arm != "control"  # the exposures of the control are lost
         ]
         exposures += [{"type": "metric", "id": f"l{e['id']}", "unit": e["unit"], "name": "like"} for e in exposures]
-        assert not noticed.ingest("feed", noticed.decode(json.dumps(exposures).encode())).result()["rejected"]
+        assert not noticed.ingest("feed", noticed.decode(json.dumps(exposures).encode())).result().rejected
         clock.now += HOUR
         assert noticed.close_if_due("feed") == 1
     (message,) = [message for message in read_messages(noticed) if message["event"] == "sample_ratio_mismatch"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pasto.service.ingest import BatchResult
 from pasto.service.service import Service
 from pasto.store import Store, open_store
 from pasto_sdk.policy import PublishedPolicy
@@ -102,10 +103,10 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture
-def send() -> Callable[[Service, str, Events], dict[str, Any]]:
-    """Send events over HTTP, and return the answer."""
+def send() -> Callable[[Service, str, Events], BatchResult]:
+    """Send events, and return the result."""
 
-    def sent(service: Service, name: str, events: Events) -> dict[str, Any]:
+    def sent(service: Service, name: str, events: Events) -> BatchResult:
         return service.ingest(name, service.decode(json.dumps(events).encode())).result(timeout=60)
 
     return sent

@@ -39,9 +39,9 @@ def live(place: str) -> None:
     while True:
         if events:
             answer = service.ingest("feed", service.decode(json.dumps(events).encode())).result()
-            if answer["rejected"]:
-                say(f"refused {answer['rejected'][0]}")
-            say(f"acked {number} {answer['accepted']} {answer['duplicates']}")
+            if answer.rejected:
+                say(f"refused {answer.rejected[0]}")
+            say(f"acked {number} {answer.accepted} {answer.duplicates}")
         if number % 2:
             say(f"closed {service.close_round('feed', who='child').round}")
         number += 1

@@ -13,21 +13,22 @@ from typing import Any
 import pytest
 
 from pasto.report.records import write_record
+from pasto.service.ingest import BatchResult
 from pasto.service.service import Service
 from pasto.store import Store, open_store
 from pasto_sdk.policy import PublishedPolicy
 
 Events = list[dict[str, Any]]
 World = Callable[[PublishedPolicy, int], Events]
-Send = Callable[[Service, str, Events], dict[str, Any]]
+Send = Callable[[Service, str, Events], BatchResult]
 Truth = dict[str, tuple[float, float]]
 
 
 def _learn(service: Service, world: World, send: Send, rounds: int, users: int = 300) -> None:
     for _ in range(rounds):
         events = world(service.policy_cache.current("feed"), users)
-        assert send(service, "feed", events) == {"accepted": 2 * users, "duplicates": 0, "rejected": []}
-        assert send(service, "feed", events[:50]) == {"accepted": 0, "duplicates": 50, "rejected": []}
+        assert send(service, "feed", events) == BatchResult(2 * users, 0, ())
+        assert send(service, "feed", events[:50]) == BatchResult(0, 50, ())
         close = service.close_round("feed", who="ann")
         assert (close.closed, close.units, close.problems) == (True, users, ())
 
@@ -242,7 +243,7 @@ def test_a_continuous_space_grows_its_candidates_and_replays(
             events.append(
                 {"type": "metric", "id": f"m{policy.version}/{number}", "name": "seen", "fields": fields, **drawn}
             )
-        assert send(service, "feed", events)["rejected"] == []
+        assert send(service, "feed", events).rejected == ()
         assert service.close_round("feed", who="ann").problems == ()
     assert len(service.policy_cache.current("feed").named) > first
     assert service.change("feed", "confirm", who="ann").state == "confirming"
@@ -263,7 +264,7 @@ def test_two_studies_side_by_side_do_not_touch_each_other(
         events = world(service.policy_cache.current("feed"), 80)
         send(service, "feed", events)
         stray = send(service, "other", events)  # of a study with another draw: equal only by chance
-        assert len(stray["rejected"]) > 50
+        assert len(stray.rejected) > 50
         service.close_round("other", who="eve")
         service.close_round("feed", who="ann")
     checksums = [[one.learner_checksum for one in each.rounds("feed")] for each in (alone, service)]

@@ -16,6 +16,7 @@ from pasto.report.records import write_record
 from pasto.report.replay_report import ReplayException
 from pasto.service.archive import Archive
 from pasto.service.close_record import CloseRecord, CloseSummary
+from pasto.service.ingest import BatchResult
 from pasto.service.round_history import RoundHistoryReader
 from pasto.service.rounds.close_inputs import moments_of
 from pasto.service.rounds.learner_step import round_observations
@@ -30,7 +31,7 @@ from pasto_sdk.policy import PublishedPolicy
 
 Events = list[dict[str, Any]]
 World = Callable[[PublishedPolicy, int], Events]
-Send = Callable[[Service, str, Events], dict[str, Any]]
+Send = Callable[[Service, str, Events], BatchResult]
 HOUR = 3600.0
 ROUNDS = 7
 
@@ -63,7 +64,7 @@ class Run:
         return Study.from_state(json.loads(saved))
 
     def send(self, events: Events) -> None:
-        assert not self._send(self.service, "feed", events)["rejected"] if events else True
+        assert not self._send(self.service, "feed", events).rejected if events else True
 
     def close(self) -> CloseSummary:
         self.now += HOUR

@@ -12,6 +12,7 @@ import pytest
 from pasto.report.records import write_record
 from pasto.report.text import render_text
 from pasto.service.http.monitoring import AlertGauges
+from pasto.service.ingest import BatchResult
 from pasto.service.notifications import Notifier
 from pasto.service.service import Service
 from pasto.service.webhook import WebhookSpec
@@ -48,9 +49,8 @@ def service(place: str) -> Iterator[Service]:
     service.shutdown()
 
 
-def send(service: Service, events: Events, key: str) -> dict[str, Any]:
-    answer = service.ingest("feed", service.decode(json.dumps(events).encode()), key=key).result(timeout=60)
-    return dict(answer)
+def send(service: Service, events: Events, key: str) -> BatchResult:
+    return service.ingest("feed", service.decode(json.dumps(events).encode()), key=key).result(timeout=60)
 
 
 def honest(service: Service, rng: np.random.Generator, sender: int, users: int) -> Events:

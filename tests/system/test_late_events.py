@@ -11,13 +11,14 @@ import pytest
 
 from pasto.report.records import write_record
 from pasto.service.close_record import CloseRecord
+from pasto.service.ingest import BatchResult
 from pasto.service.service import Service
 from pasto.store import open_store
 from pasto_sdk.policy import PublishedPolicy
 
 Events = list[dict[str, Any]]
 World = Callable[[PublishedPolicy, int], Events]
-Send = Callable[[Service, str, Events], dict[str, Any]]
+Send = Callable[[Service, str, Events], BatchResult]
 HOUR = 3600.0
 ROUNDS = 8
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pasto.service.ingest import BatchResult
 from pasto.service.service import Service
 from pasto.store import open_store
 from pasto_sdk.policy import PublishedPolicy
@@ -19,7 +20,7 @@ from pasto_sdk.policy import PublishedPolicy
 Events = list[dict[str, Any]]
 Checksums = list[str | None]
 World = Callable[[PublishedPolicy, int], Events]
-Send = Callable[[Service, str, Events], dict[str, Any]]
+Send = Callable[[Service, str, Events], BatchResult]
 SAME = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 numbers: st.SearchStrategy[Any] = st.sampled_from(

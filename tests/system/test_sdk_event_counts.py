@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from pasto.report.records import write_record
 from pasto.service.service import Service
 from pasto_sdk import Client, Request, Response
@@ -39,10 +41,11 @@ class Network:
             else:
                 passed.append(event)
         answer = self._service.ingest("feed", self._service.decode(json.dumps(passed).encode())).result(timeout=60)
-        answer["accepted"] += len(events) - len(passed)  # otherwise the client would send them again
+        # Otherwise the client would send the stolen ones again.
+        answer = msgspec.structs.replace(answer, accepted=answer.accepted + len(events) - len(passed))
         if self._rng.random() < self.forgets:
             raise ConnectionResetError("the answer was lost")
-        return Response(200, {}, json.dumps(answer).encode())
+        return Response(200, {}, msgspec.json.encode(answer))
 
 
 def _decide(client: Client, users: range) -> None:

@@ -66,10 +66,10 @@ class Machine(RuleBasedStateMachine):
     def _send(self, node: int, events: list[dict[str, Any]]) -> None:
         service = self.nodes[node]
         answer = service.ingest("feed", service.decode(json.dumps(events).encode())).result(timeout=60)
-        assert answer["rejected"] == []
+        assert answer.rejected == ()
         ids = {event["id"] for event in events}
-        assert answer["accepted"] == len(ids - self.acked)
-        assert answer["duplicates"] == len(events) - answer["accepted"]
+        assert answer.accepted == len(ids - self.acked)
+        assert answer.duplicates == len(events) - answer.accepted
         self.acked |= ids
 
     @rule(node=st.integers(0, 1), users=st.integers(0, 12), late=st.booleans(), repeat=st.integers(1, 2))

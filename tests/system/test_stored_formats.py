@@ -82,7 +82,7 @@ def send_users(service: Service, name: str, count: int) -> None:
         events.append({"type": "exposure", "id": f"e/{unit}", **drawn})
         events.append({"type": "metric", "id": f"m/{unit}", "name": "seen", "fields": fields, **drawn})
     answer = service.ingest(name, service.decode(json.dumps(events).encode())).result(timeout=60)
-    assert answer["rejected"] == []
+    assert answer.rejected == ()
 
 
 STUDIES_OF_FORMAT_1 = {

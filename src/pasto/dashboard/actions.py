@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -61,6 +62,34 @@ def detect_format(text: str) -> str:
     first = lines[0] if lines else ""
     equals, colon = first.find("="), first.find(":")
     return "toml" if first.startswith("[") or (equals > 0 and (colon < 0 or equals < colon)) else "yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class StudyForm:
+    """Form of a new study, or of the file of a study that is edited."""
+
+    text: str
+    problems: Mapping[str, str]
+    """Sentences by field; the whole file has no name."""
+    reason: str
+    editing: str
+    """Name of the edited study; empty for a new one."""
+    running: bool
+    generation: int | None
+    changes: Sequence[FieldChange] | None
+    """Changes of a running study to confirm; None before they are known."""
+    place: str
+    """Path of the edited study."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPart:
+    """Result of a replay, or the note that other studies are being replayed."""
+
+    busy: bool
+    result: ReplayReport | None = None
+    difference: str | None = None
+    exceptions: tuple[str, ...] = ()
 
 
 class Actions:
@@ -144,7 +173,7 @@ class Actions:
         name = call.path("name")
         form = await self._read_form(call, session)
         action, reason = form.get("action", ""), form.get("reason", "")
-        options: dict[str, Any] = {}
+        options: dict[str, str | bool] = {}
         if action == "pause" and "hold" in form:
             options["hold"] = form["hold"]
         if action == "deploy" and form.get("without_confirmation") == "yes":
@@ -180,14 +209,11 @@ class Actions:
         except ApiError as error:
             if error.code != "overloaded":
                 raise
-            return render_page("parts/replay.html", {"busy": True, "result": None})
-        values = {
-            "busy": False,
-            "result": result,
-            "difference": describe_difference(result),
-            "exceptions": list(describe_exceptions(result)),
-        }
-        return render_page("parts/replay.html", values)
+            return render_page("parts/replay.html", ReplayPart(busy=True))
+        return render_page(
+            "parts/replay.html",
+            ReplayPart(False, result, describe_difference(result), tuple(describe_exceptions(result))),
+        )
 
     async def _read_form(self, call: HttpRequest, session: Session) -> dict[str, str]:
         form = await read_form(call)
@@ -203,21 +229,20 @@ class Actions:
         self,
         session: Session,
         text: str,
-        problems: dict[str, str] | Any,
+        problems: Mapping[str, str],
         reason: str = "",
         status: int = 200,
         editing: StudyOverview | None = None,
         changes: Sequence[FieldChange] | None = None,
     ) -> HttpResponse:
-        values = {
-            **self._pages.frame(session),
-            "text": text,
-            "problems": dict(problems),
-            "reason": reason,
-            "editing": "" if editing is None else editing.name,
-            "running": editing is not None and editing.state != "draft",
-            "generation": None if editing is None else editing.generation,
-            "changes": changes,
-            "place": "" if editing is None else f"/studies/{quote(editing.name, safe='')}",
-        }
-        return render_page("new.html", values, status)
+        form = StudyForm(
+            text,
+            problems,
+            reason,
+            editing="" if editing is None else editing.name,
+            running=editing is not None and editing.state != "draft",
+            generation=None if editing is None else editing.generation,
+            changes=changes,
+            place="" if editing is None else f"/studies/{quote(editing.name, safe='')}",
+        )
+        return render_page("new.html", self._pages.frame(session), form, status=status)

@@ -4,24 +4,84 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from urllib.parse import quote
 
-from pasto.dashboard.audit_log import AuditLogReader, find_alarms
+from pasto.dashboard.audit_log import Alarm, AuditLogReader, find_alarms
 from pasto.dashboard.chart_data import NO_STORE, RoundSamples, answer_tradeoff, build_series
-from pasto.dashboard.renderer import HTML, render_page
+from pasto.dashboard.renderer import HTML, PageFrame, render_page
 from pasto.dashboard.sessions import Session, Sessions
-from pasto.report.records import Report, read_record
+from pasto.report.data_quality_records import CandidateCounts
+from pasto.report.records import BlendRecord, Report, read_record
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
 from pasto.service.http.studies import ask_report
 from pasto.service.service import Service
 from pasto.service.study_file import StudySpec
+from pasto.service.study_records import StudyOverview
+from pasto.store import AuditRow
 
 MAX_CANDIDATES = 100
 """Candidates in the table of exposures."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyState:
+    """State of a study, with the alarms that follow from it."""
+
+    study: StudyOverview
+    alarms: list[Alarm]
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class StudyProblem:
+    """Problem of a failed action, on the page of its study."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class StudyLine:
+    """Line of a study in the list."""
+
+    study: StudyOverview
+    alarms: list[Alarm]
+    leader: tuple[str, float] | None
+    """The candidate with the largest share outside the control, if a policy is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyLines:
+    """List of studies."""
+
+    rows: list[StudyLine]
+
+
+@dataclass(frozen=True, slots=True)
+class BlendPart:
+    """Blend of a study with its certificate and prices, and the quality of its data."""
+
+    study: StudyOverview
+    report: Report
+    blend: BlendRecord | None
+    parts: set[str]
+    """Columns that are only part of a ratio."""
+    lines: Sequence[CandidateCounts]
+    """Exposures of the candidates that have most."""
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """Latest entries of the audit log of a study."""
+
+    name: str
+    lines: list[AuditRow]
+    everything: bool
+    """True if routine entries are listed too."""
 
 
 class Pages:
@@ -36,11 +96,11 @@ class Pages:
 
     async def studies(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the list of studies."""
-        return render_page("studies.html", {**self.frame(session), "rows": await call.run(self._rows)})
+        return render_page("studies.html", self.frame(session), await call.run(self._list_studies))
 
     async def study_list(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the part with the list."""
-        return render_page("parts/studies.html", {**self.frame(session), "rows": await call.run(self._rows)})
+        return render_page("parts/studies.html", self.frame(session), await call.run(self._list_studies))
 
     async def study(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the page of a study."""
@@ -50,35 +110,35 @@ class Pages:
         self, call: HttpRequest, session: Session, name: str, problem: str = "", status: int = 200
     ) -> HttpResponse:
         """Render the page of a study, with the problem of a failed action."""
-        values = await call.run(lambda: self._standing(name))
-        return render_page("study.html", {**self.frame(session), **values, "problem": problem}, status)
+        state = await call.run(lambda: self._read_state(name))
+        return render_page("study.html", self.frame(session), state, StudyProblem(problem), status=status)
 
     async def head(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the state of a study; the page requests it every few seconds."""
-        return await self._part(call, session, "parts/head.html", lambda: self._standing(call.path("name")))
+        return await self._part(call, session, "parts/head.html", lambda: self._read_state(call.path("name")))
 
     async def actions(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the forms of the allowed actions."""
-        return await self._part(call, session, "parts/actions.html", lambda: self._standing(call.path("name")))
+        return await self._part(call, session, "parts/actions.html", lambda: self._read_state(call.path("name")))
 
     async def answer(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the blend with its certificate and prices, and the data quality."""
         name = call.path("name")
         computed = await ask_report(call, name, "json")
 
-        def work() -> dict[str, Any]:
+        def work() -> BlendPart:
             report = read_record(json.loads(computed.body), Report)
             study = self._service.show(name)
             candidates = () if report.accounting is None else report.accounting.candidates
             lines = sorted(candidates, key=lambda candidate: -candidate.logged)
-            return {
-                "study": study,
-                "report": report,
-                "blend": report.answer,
-                "parts": _parts(self._service.policy_cache.snapshot(name).spec),
-                "lines": lines[:MAX_CANDIDATES],
-                "left_out": max(0, len(lines) - MAX_CANDIDATES),
-            }
+            return BlendPart(
+                study,
+                report,
+                report.answer,
+                _parts(self._service.policy_cache.snapshot(name).spec),
+                lines[:MAX_CANDIDATES],
+                max(0, len(lines) - MAX_CANDIDATES),
+            )
 
         return await self._part(call, session, "parts/answer.html", work)
 
@@ -102,10 +162,10 @@ class Pages:
         everything = call.query("all").get("all") == "1"
         name = call.path("name")
 
-        def work() -> dict[str, Any]:
+        def work() -> LogPart:
             row = self._service.policy_cache.reload(name).row
             lines = self._audit_log.entries(row.number, only_notable=not everything)
-            return {"name": name, "lines": lines, "everything": everything}
+            return LogPart(name, lines, everything)
 
         return await self._part(call, session, "parts/log.html", work)
 
@@ -128,24 +188,27 @@ class Pages:
         question = partial(answer_tradeoff, name=name, limits=limits, across=across)
         return await call.ask("trade-off", name, question, tuple(sorted(limits.items())), across, cache=True)
 
-    def frame(self, session: Session) -> dict[str, Any]:
-        """Return the values that all templates use."""
-        return {"session": session, "token": self._sessions.form_token(session), "now": self._clock()}
+    def frame(self, session: Session) -> PageFrame:
+        """Return the values that every page has."""
+        return PageFrame(session, self._sessions.form_token(session))
 
     async def _part(
-        self, call: HttpRequest, session: Session, template: str, work: Callable[[], dict[str, Any]]
+        self, call: HttpRequest, session: Session, template: str, work: Callable[[], object]
     ) -> HttpResponse:
-        values = await call.run(work)
-        return render_page(template, {**self.frame(session), **values})
+        return render_page(template, self.frame(session), await call.run(work))
 
-    def _standing(self, name: str) -> dict[str, Any]:
+    def _read_state(self, name: str) -> StudyState:
         study = self._service.show(name)
         snapshot = self._service.policy_cache.snapshot(name)
         now = self._clock()
-        return {"study": study, "alarms": find_alarms(snapshot, study, self._audit_log, now), "now": now}
+        return StudyState(study, find_alarms(snapshot, study, self._audit_log, now), now)
 
-    def _rows(self) -> list[dict[str, Any]]:
-        return [{**self._standing(one.name), "leader": self._leader(one.name)} for one in self._service.studies()]
+    def _list_studies(self) -> StudyLines:
+        lines = []
+        for summary in self._service.studies():
+            state = self._read_state(summary.name)
+            lines.append(StudyLine(state.study, state.alarms, self._leader(summary.name)))
+        return StudyLines(lines)
 
     def _leader(self, name: str) -> tuple[str, float] | None:
         """Return the candidate with the largest share outside the control, if a policy is served."""

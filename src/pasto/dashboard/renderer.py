@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -11,6 +12,7 @@ from typing import Any
 
 import jinja2
 
+from pasto.dashboard.sessions import Session
 from pasto.formatting import (
     format_confidence,
     format_lift,
@@ -81,8 +83,18 @@ TEMPLATES.filters.update(
 )
 
 
-def render_page(template: str, values: dict[str, Any], status: int = 200, headers: Headers = ()) -> HttpResponse:
-    """Render a page, or a part of one."""
+@dataclass(frozen=True, slots=True)
+class PageFrame:
+    """Values that every page has; an error page has no session."""
+
+    session: Session | None
+    token: str = ""
+    """Token of the session, which every form sends."""
+
+
+def render_page(template: str, *records: Any, status: int = 200, headers: Headers = ()) -> HttpResponse:
+    """Render a page, or a part of one; the fields of the records are the values of its template."""
+    values = {field.name: getattr(record, field.name) for record in records for field in fields(record)}
     return HttpResponse(status, TEMPLATES.get_template(template).render(values).encode(), HTML + headers)
 
 

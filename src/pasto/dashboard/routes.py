@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import dataclass
 from urllib.parse import quote
+
+import msgspec
 
 from pasto.dashboard.actions import Actions, read_form
 from pasto.dashboard.pages import Pages
-from pasto.dashboard.renderer import redirect, render_page, serve_static
+from pasto.dashboard.renderer import PageFrame, redirect, render_page, serve_static
 from pasto.dashboard.sessions import Session, Sessions, clear_cookie, set_cookie
 from pasto.service.http.request import HttpRequest
-from pasto.service.http.responses import HttpResponse
+from pasto.service.http.responses import ErrorBody, HttpResponse, Problem
 from pasto.service.http.routes import Route
 from pasto.service.http.worker_pools import PoolName
 from pasto.service.service import Service
 
 PageFunction = Callable[[HttpRequest, Session], Awaitable[HttpResponse]]
 STUDY = "/studies/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoginForm:
+    """Login form: the path to go to afterwards, and the problem of a failed login."""
+
+    next: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPage:
+    """Error of a request."""
+
+    status: int
+    error: Problem
 
 
 class Dashboard:
@@ -111,14 +128,12 @@ class Dashboard:
         return redirect("/login", clear_cookie(call))
 
     def _login_form(self, call: HttpRequest, session: Session, next_path: str, problem: str = "") -> HttpResponse:
-        values: dict[str, Any] = {
-            "session": session,
-            "token": self.sessions.form_token(session),
-            "next": next_path,
-            "problem": problem,
-        }
         return render_page(
-            "login.html", values, 403 if problem else 200, set_cookie(call, session) if session.is_new else ()
+            "login.html",
+            PageFrame(session, self.sessions.form_token(session)),
+            LoginForm(next_path, problem),
+            status=403 if problem else 200,
+            headers=set_cookie(call, session) if session.is_new else (),
         )
 
 
@@ -144,11 +159,8 @@ def _error_page(response: HttpResponse) -> HttpResponse:
     """Convert an error response to a page."""
     if not response.body:
         return response
-    error = json.loads(response.body)["error"]
+    error = msgspec.json.decode(response.body, type=ErrorBody).error
     headers = tuple(header for header in response.headers if header[0] in (b"retry-after", b"connection"))
     return render_page(
-        "error.html",
-        {"status": response.status, "error": error, "session": None, "token": ""},
-        response.status,
-        headers,
+        "error.html", PageFrame(None), ErrorPage(response.status, error), status=response.status, headers=headers
     )

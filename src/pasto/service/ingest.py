@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from hashlib import blake2b
 from threading import Lock
-from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
 
 from pasto.errors import LifecycleError, PastoError, StoreError
 from pasto.service.api_keys import SigningKeys
@@ -21,6 +22,22 @@ from pasto_sdk.policy_document import Bucket
 
 MAX_CACHED_EXPOSURES = 200_000
 """Latest exposures logged by the service itself that are cached, so that they are not written again."""
+
+
+class EventRejection(Struct, frozen=True):
+    """Rejected event. Only the first 100 of a response have an id and a reason."""
+
+    index: int
+    reason: str
+    id: str | UnsetType | None = UNSET
+
+
+class BatchResult(Struct, frozen=True):
+    """Numbers of accepted and duplicate events of a batch, and its rejected events; they add up to its size."""
+
+    accepted: int
+    duplicates: int
+    rejected: tuple[EventRejection, ...]
 
 
 class IngestPipeline:
@@ -39,7 +56,7 @@ class IngestPipeline:
 
     def ingest(
         self, name: str, events: Sequence[Event | RejectedEvent], key: str | None = None, *, hides_draw: bool = False
-    ) -> Future[dict[str, Any]]:
+    ) -> Future[BatchResult]:
         """Ingest a batch that came with an API key; the future is done when the accepted events are durable."""
         snapshot = self._policy_cache.snapshot(name)
         try:
@@ -51,7 +68,7 @@ class IngestPipeline:
         number = snapshot.row.number
         rejected = self._rejections.take_new(number, [*batch.rejected, *batch.hidden])
         rejections = self._rejections.count(number, rejected)
-        answer: Future[dict[str, Any]] = Future()
+        answer: Future[BatchResult] = Future()
         answer.set_running_or_notify_cancel()  # not cancellable: the store owns the batch now
         has_rows = bool(batch.rows or batch.sender_counts or batch.hidden_counts)
 
@@ -62,10 +79,10 @@ class IngestPipeline:
             if error is not None and has_rows:
                 answer.set_exception(error)
             else:  # an answer with only rejections does not need their counts to be stored
-                answer.set_result(_answer(batch, None if error is not None else done.result()))
+                answer.set_result(_build_result(batch, None if error is not None else done.result()))
 
         if not events:
-            answer.set_result(_answer(batch, None))
+            answer.set_result(_build_result(batch, None))
             return answer
         try:
             self._store.append_events(number, batch.rows, batch.sender_counts, rejections, key).add_done_callback(
@@ -75,7 +92,7 @@ class IngestPipeline:
             self._rejections.forget(number, rejected)
             if has_rows:
                 raise
-            answer.set_result(_answer(batch, None))
+            answer.set_result(_build_result(batch, None))
         return answer
 
     def signing_key(self, snapshot: StudySnapshot) -> str:
@@ -137,19 +154,16 @@ class IngestPipeline:
         return cached[1]
 
 
-def _answer(batch: ValidatedBatch, appended: AppendResult | None) -> dict[str, Any]:
-    """Return the outcome of a batch: accepted, duplicate and rejected events add up to its size."""
+def _build_result(batch: ValidatedBatch, appended: AppendResult | None) -> BatchResult:
     new = 0 if appended is None else sum(appended.new)
     conflicts = () if appended is None else appended.conflicts
-    rejected = [(event.index, event.id, event.reason) for event in batch.rejected]
-    rejected += [(batch.indexes[place], batch.rows[place].id, CONFLICT_REASON) for place in conflicts]
-    return {
-        "accepted": new + len(batch.sender_counts) + batch.hidden_counts,
-        "duplicates": len(batch.rows) - new - len(conflicts),
-        "rejected": [
-            {"index": index, "id": event_id, "reason": reason} for index, event_id, reason in sorted(rejected)
-        ],
-    }
+    rejected = [EventRejection(event.index, event.reason, event.id) for event in batch.rejected]
+    rejected += [EventRejection(batch.indexes[place], CONFLICT_REASON, batch.rows[place].id) for place in conflicts]
+    return BatchResult(
+        accepted=new + len(batch.sender_counts) + batch.hidden_counts,
+        duplicates=len(batch.rows) - new - len(conflicts),
+        rejected=tuple(sorted(rejected, key=lambda rejection: rejection.index)),
+    )
 
 
 def _identity(version: int, unit: str) -> str:

@@ -28,6 +28,7 @@ from pasto.errors import (
     UnknownStudyError,
 )
 from pasto.service.event_decoder import Event, RejectedEvent
+from pasto.service.ingest import BatchResult, EventRejection
 from pasto.service.service import Service
 from pasto.service.settings import Settings
 from pasto_sdk.periodic_thread import PeriodicThread
@@ -75,12 +76,12 @@ class ConsumerCounts:
     events: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Events by (study, result); results are accepted, duplicate and rejected; "" stands for unknown studies."""
 
-    def add(self, study: str, answer: Mapping[str, Any]) -> None:
+    def add(self, study: str, answer: BatchResult) -> None:
         """Count one answer of the service."""
         results = {
-            "accepted": answer["accepted"],
-            "duplicate": answer["duplicates"],
-            "rejected": len(answer["rejected"]),
+            "accepted": answer.accepted,
+            "duplicate": answer.duplicates,
+            "rejected": len(answer.rejected),
         }
         self.accepted += results["accepted"]
         self.duplicates += results["duplicate"]
@@ -248,7 +249,7 @@ def _ingest(
                 answer = service.ingest(study, events, key=SENDER).result()
             except (UnknownStudyError, LifecycleError) as error:
                 reason = str(error) if study else "it names no study; send a field study, or set the study of its topic"
-                answer = {"accepted": 0, "duplicates": 0, "rejected": [{"reason": reason}] * len(events)}
+                answer = BatchResult(0, 0, tuple(EventRejection(place, reason) for place in range(len(events))))
                 study = study if isinstance(error, LifecycleError) else ""
             except StoreError as error:
                 if isinstance(error, StoreBusyError) or not _is_writable(service):
@@ -262,8 +263,8 @@ def _ingest(
                 counts.lost += 1
                 break
             counts.add(study, answer)
-            for rejection in answer["rejected"][:MAX_LOGGED_REJECTIONS]:
-                log.warning("an event from Kafka was rejected: %s", rejection["reason"], extra={"study": study})
+            for rejection in answer.rejected[:MAX_LOGGED_REJECTIONS]:
+                log.warning("an event from Kafka was rejected: %s", rejection.reason, extra={"study": study})
             break
     return True
 

@@ -31,7 +31,7 @@ from pasto.service.api_keys import ApiKeyRecord, ApiKeys, NewApiKey
 from pasto.service.archive import Archive, ArchiveResult
 from pasto.service.close_record import CloseSummary, NextPhase, describe_closed_round, summarize_close
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
-from pasto.service.ingest import IngestPipeline
+from pasto.service.ingest import BatchResult, IngestPipeline
 from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, check_editable, read_horizon, target
 from pasto.service.notifications import (
     Notifier,
@@ -485,8 +485,8 @@ class Service:
 
     def ingest(
         self, name: str, events: Sequence[Event | RejectedEvent], *, key: str | None = None, hides_draw: bool = False
-    ) -> Future[dict[str, Any]]:
-        """Take a batch in: {"accepted", "duplicates", "rejected"}, there when what was accepted is durable.
+    ) -> Future[BatchResult]:
+        """Ingest a batch; the result is there when the accepted events are durable.
 
         `key` is the prefix of the API key that it came with. With `hides_draw`, an event whose candidate is not what
         its policy draws is answered like any other; it is counted as rejected and never learned from.

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pasto.service.http import monitoring
 from pasto.service.http.app import Application
+from pasto.service.ingest import BatchResult
 from pasto.service.notifications import Notification, Notifier
 from pasto.service.policy_cache import PolicyCache
 from pasto.service.scheduler import Scheduler
@@ -29,7 +30,7 @@ from pasto.store import open_store
 DOCS = Path(__file__).parents[3] / "docs"
 TEXT = (Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yaml").read_text(encoding="utf-8")
 RULES = {rule["alert"]: " ".join(rule["expr"].split()) for rule in yaml.safe_load(TEXT)["groups"][0]["rules"]}
-GOOD = {"accepted": 100, "duplicates": 0, "rejected": []}
+GOOD = BatchResult(accepted=100, duplicates=0, rejected=())
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -223,7 +224,7 @@ def test_a_candidate_whose_exposures_are_lost(site: Site) -> None:
             events.append({"type": "exposure", "id": str(number), **drawn})
             events.append({"type": "metric", "id": f"v{number}", "name": "view", **drawn})
     result = site.service.ingest("feed", site.service.decode(json.dumps(events).encode())).result()
-    assert result["rejected"] == []
+    assert result.rejected == ()
     site.service.close_round("feed", who="ann")
     assert firing_after_scrapes(site) == {"PastoSampleUnbalanced"}
 

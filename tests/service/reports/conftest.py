@@ -79,7 +79,7 @@ class Playground:
             events.append({"type": "exposure", "id": f"e/{unit}", **drawn})
             events.append({"type": "metric", "id": f"m/{unit}", "name": "seen", "fields": fields, **drawn})
         answer = self.service.ingest("feed", self.service.decode(json.dumps(events).encode())).result(timeout=60)
-        assert answer["rejected"] == []
+        assert answer.rejected == ()
 
     def round(self, users: int = 300, *, harm: float = 0.0, hours: float = 1.0, level: float = 1.0) -> CloseSummary:
         """Run one round of users and close it; `level` multiplies y of every user."""

@@ -262,7 +262,7 @@ def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
             fields = {"x": 10.0, "y": y, "likes": 1.0, "views": 4.0}
             events.append({"type": "metric", "id": f"m{day}/{number}", "name": "seen", "fields": fields, **drawn})
         answer = place.service.ingest("feed", place.service.decode(json.dumps(events).encode())).result()
-        assert answer["rejected"] == []
+        assert answer.rejected == ()
         place.now += 8 * 3600.0 + 1.0
         scheduler.tick()
         if day == 2:

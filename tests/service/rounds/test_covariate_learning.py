@@ -77,7 +77,7 @@ class RunningStudy:
             events.append({"type": "exposure", "id": f"e{stamp}", **drawn})
             events.append({"type": "metric", "id": f"m{stamp}", "name": "see", "fields": fields, **drawn})
         answer = self.service.ingest("feed", self.service.decode(json.dumps(events).encode())).result(timeout=60)
-        assert answer["rejected"] == []
+        assert answer.rejected == ()
 
     def close(self) -> CloseRecord:
         self.now += HOUR

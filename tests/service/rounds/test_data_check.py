@@ -88,7 +88,7 @@ def send(
         if "like" in kinds and rng.random() < 0.5:
             found.append({"type": "metric", "id": f"l{version}/{user}", "name": "like", **about})
     taken = service.ingest("feed", service.decode(json.dumps({"events": found}).encode())).result(60.0)
-    assert taken["rejected"] == []
+    assert taken.rejected == ()
 
 
 def close(service: Service) -> CloseSummary:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
-from typing import Any
 
 import msgspec
 
@@ -12,6 +11,7 @@ from pasto.service.api_keys import is_permitted
 from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import MAX_INLINE_BYTES, HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response, retry
+from pasto.service.ingest import BatchResult, EventRejection
 from pasto.service.service import Service
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
@@ -68,7 +68,7 @@ async def ingest_events(call: HttpRequest) -> HttpResponse:
     max_events = call.settings.batch_limit
     hides_draw = call.key is not None and not is_permitted(call.key, ("evaluate",))
 
-    def work() -> tuple[int, Future[dict[str, Any]]]:
+    def work() -> tuple[int, Future[BatchResult]]:
         _check_number(body, lines, max_events)
         batch = call.service.decode(body, lines=lines)
         if len(batch) > max_events:
@@ -84,23 +84,23 @@ async def ingest_events(call: HttpRequest) -> HttpResponse:
     limit.take(key, number)
     result = await _wait_until_durable(pending, call)
     call.context.metrics.count_events(name, result)
-    is_rejected = result["rejected"] and not result["accepted"] and not result["duplicates"]
-    if len(result["rejected"]) > MAX_REASONS:
-        result = {**result, "rejected": shorten(result["rejected"])}
-    return json_response(result, 422 if is_rejected else 200)
+    is_rejected = result.rejected and not result.accepted and not result.duplicates
+    return json_response(shorten(result), 422 if is_rejected else 200)
 
 
-def shorten(rejected: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rejected events with id and reason for the first ones only.
+def shorten(result: BatchResult) -> BatchResult:
+    """Return the result with id and reason of the first rejected events only.
 
-    >>> shorten([{"index": place, "id": "a", "reason": "unit is missing"} for place in range(101)])[99:]
-    [{'index': 99, 'id': 'a', 'reason': 'unit is missing'}, {'index': 100, 'reason': ''}]
+    >>> rejected = tuple(EventRejection(place, "unit is missing", "a") for place in range(101))
+    >>> shorten(BatchResult(0, 0, rejected)).rejected[99:]
+    (EventRejection(index=99, reason='unit is missing', id='a'), EventRejection(index=100, reason='', id=UNSET))
     """
-    rest = ({"index": event["index"], "reason": ""} for event in rejected[MAX_REASONS:])
-    return [*rejected[:MAX_REASONS], *rest]
+    first, rest = result.rejected[:MAX_REASONS], result.rejected[MAX_REASONS:]
+    shortened = (*first, *(EventRejection(event.index, "") for event in rest))
+    return BatchResult(result.accepted, result.duplicates, shortened)
 
 
-async def _wait_until_durable(pending: Future[dict[str, Any]], call: HttpRequest) -> dict[str, Any]:
+async def _wait_until_durable(pending: Future[BatchResult], call: HttpRequest) -> BatchResult:
     try:
         async with asyncio.timeout(call.settings.request_timeout):
             # Shielded, because the writer still uses the batch after the timeout.

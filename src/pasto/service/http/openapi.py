@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from pasto import __version__
+from pasto.service.http.responses import ErrorBody
 from pasto.service.http.routes import ADMIN, ROUTES, Route
-from pasto.service.http.schemas import ErrorBody, FlagError
+from pasto.service.http.schemas import FlagError
 
 REFERENCE = "#/components/schemas/{name}"
 PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {

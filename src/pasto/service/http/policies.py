@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import msgspec
 
 from pasto.service.api_keys import is_permitted
 from pasto.service.http.request import Context, HttpRequest
 from pasto.service.http.responses import CLOSE, JSON, ApiError, Headers, HttpResponse, encode, retry
-from pasto.service.http.schemas import AssignRequest
+from pasto.service.http.schemas import AssignRequest, DrawnCandidate
 from pasto_sdk.enrolment import NO_ATTRIBUTES, Attributes
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
@@ -109,7 +109,7 @@ def _read_attributes(body: AssignRequest) -> Attributes:
     return NO_ATTRIBUTES if body.attributes is msgspec.UNSET else body.attributes
 
 
-def assignment_reason(policy: PublishedPolicy, bucket: Bucket) -> str:
+def assignment_reason(policy: PublishedPolicy, bucket: Bucket) -> Literal["SPLIT", "DEFAULT"]:
     """Return the reason of an assignment, as OpenFeature names it."""
     return "DEFAULT" if policy.state == "paused" or bucket is policy.not_enrolled else "SPLIT"
 
@@ -119,16 +119,10 @@ def list_buckets(policy: PublishedPolicy) -> tuple[Bucket, ...]:
     return (*policy.cells, policy.not_enrolled) if policy.is_partial else policy.cells
 
 
-def describe_bucket(policy: PublishedPolicy, bucket: Bucket) -> dict[str, Any]:
+def describe_bucket(policy: PublishedPolicy, bucket: Bucket) -> DrawnCandidate:
     """Return the fields of an assignment that depend on its bucket."""
-    return {
-        "candidate": bucket.name,
-        "index": bucket.candidate,
-        "values": dict(bucket.values),
-        "propensity": bucket.propensity,
-        "arm": bucket.arm,
-        "reason": assignment_reason(policy, bucket),
-    }
+    reason = assignment_reason(policy, bucket)
+    return DrawnCandidate(bucket.name, bucket.candidate, dict(bucket.values), bucket.propensity, bucket.arm, reason)
 
 
 async def _signing_key(call: HttpRequest, policy: PublishedPolicy) -> Headers:

@@ -10,11 +10,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from pasto.service.ingest import BatchResult
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BOUNDS = (*map(str, SECONDS), "+Inf")
@@ -27,7 +28,7 @@ class PrometheusMetrics(Collector):
     """Counters of one service, in a registry of their own.
 
     >>> metrics = PrometheusMetrics(lambda: [("pasto_policy_waiters", "Callers waiting.", 3, None)])
-    >>> metrics.count_events("feed", {"accepted": 2, "duplicates": 1, "rejected": []})
+    >>> metrics.count_events("feed", BatchResult(accepted=2, duplicates=1, rejected=()))
     >>> b'pasto_events_total{result="accepted",study="feed"} 2.0' in metrics.text()
     True
     """
@@ -54,11 +55,11 @@ class PrometheusMetrics(Collector):
         buckets[bisect_left(SECONDS, seconds)] += 1
         self._seconds[method, path] += seconds
 
-    def count_events(self, study: str, result: dict[str, Any]) -> None:
+    def count_events(self, study: str, result: BatchResult) -> None:
         """Count a batch by its result. Call it for existing studies only, so that callers cannot add labels."""
-        self._events[study, "accepted"] += result["accepted"]
-        self._events[study, "duplicate"] += result["duplicates"]
-        self._events[study, "rejected"] += len(result["rejected"])
+        self._events[study, "accepted"] += result.accepted
+        self._events[study, "duplicate"] += result.duplicates
+        self._events[study, "rejected"] += len(result.rejected)
 
     def count_decisions(self, study: str, via: str, number: int = 1) -> None:
         """Count assigned units."""

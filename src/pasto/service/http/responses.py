@@ -50,6 +50,21 @@ def json_response(value: Any, status: int = 200, headers: Headers = ()) -> HttpR
     return HttpResponse(status, encode(value), JSON + headers)
 
 
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Description of an error."""
+
+    code: str
+    message: str
+    field: str | None = None
+    problems: Mapping[str, str] | None = None
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """Body of every error response."""
+
+    error: Problem
+
+
 class ApiError(Exception):
     """Error of a request, with its HTTP status and code."""
 
@@ -95,12 +110,8 @@ def problem_response(
     >>> problem_response(404, "unknown_study", "there is no study feed").body
     b'{"error":{"code":"unknown_study","message":"there is no study feed"}}'
     """
-    problem: dict[str, Any] = {"code": code, "message": message}
-    if field:
-        problem["field"] = field
-    if problems:
-        problem["problems"] = dict(problems)
-    return json_response({"error": problem}, status, headers)
+    problem = Problem(code, message, field or None, problems or None)
+    return json_response(ErrorBody(problem), status, headers)
 
 
 STATUSES: Mapping[type[PastoError], tuple[int, str]] = {

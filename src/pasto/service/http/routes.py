@@ -15,6 +15,7 @@ from pasto.service.http import admin, events, monitoring, ofrep, policies, schem
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import HttpResponse
 from pasto.service.http.worker_pools import PoolName
+from pasto.service.ingest import BatchResult
 from pasto.service.policy_export import FORMATS as EXPORT_FORMATS
 from pasto.service.policy_export import PARTS
 from pasto.service.retention import UnitErasure
@@ -226,7 +227,7 @@ ROUTES: tuple[Route, ...] = (
         INGEST,
         "Ingest a batch of exposures, metric events and exposure counts (durable when answered).",
         events.ingest_events,
-        {200: schemas.BatchResult, 422: schemas.BatchResult},
+        {200: BatchResult, 422: BatchResult},
         "Events",
         hot=True,
         pool="ingest",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -12,6 +13,7 @@ from pasto.service.api_keys import ApiKeyRecord
 from pasto.service.study_records import StudySummary
 from pasto.service.webhook_worker import WebhookRecord
 from pasto.store import AuditRow
+from pasto_sdk.policy_document import Value
 
 Unit = Annotated[
     str, Meta(min_length=1, max_length=256, description="The unit to decide for: a user, session or request.")
@@ -173,21 +175,6 @@ class KeyRotation(RequestBody):
     grace: Annotated[Duration, Meta(description="Up to 30d.")] = 86400.0
 
 
-class Problem(Struct, omit_defaults=True):
-    """Description of an error."""
-
-    code: str
-    message: str
-    field: str | None = None
-    problems: dict[str, str] | None = None
-
-
-class ErrorBody(Struct):
-    """Body of every error response."""
-
-    error: Problem
-
-
 class StudyList(Struct):
     """Short descriptions of all studies."""
 
@@ -206,19 +193,24 @@ class AuditLog(Struct):
     audit: list[AuditRow]
 
 
-class UnitAssignment(Struct):
-    """Candidate of a unit, with its propensity."""
+class DrawnCandidate(Struct, frozen=True):
+    """Candidate that is drawn for a unit, with its propensity."""
 
-    unit: str
     candidate: str
     index: int
-    values: dict[str, float | str | bool]
+    values: Mapping[str, Value]
     propensity: float
     arm: str
     reason: Literal["SPLIT", "DEFAULT"]
 
 
-class Assignment(UnitAssignment):
+class UnitAssignment(DrawnCandidate, frozen=True):
+    """Candidate of a unit, with its propensity."""
+
+    unit: str
+
+
+class Assignment(UnitAssignment, frozen=True):
     """Candidate of a unit, with the policy it was drawn from."""
 
     study: str
@@ -233,22 +225,6 @@ class AssignmentList(Struct):
     version: int
     round: int
     assignments: list[UnitAssignment]
-
-
-class EventRejection(Struct):
-    """Rejected event. Only the first 100 of a response have an id and a reason."""
-
-    index: int
-    reason: str
-    id: str | None = None
-
-
-class BatchResult(Struct):
-    """Numbers of accepted and duplicate events of a batch, and its rejected events."""
-
-    accepted: int
-    duplicates: int
-    rejected: list[EventRejection]
 
 
 class KeyList(Struct):
