@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pasto.service.ingest import BatchResult
 from pasto.service.service import Service
 from pasto.service.study_state import StudyState
 from pasto.store import AuditRow
@@ -25,7 +26,7 @@ def partial(service: Service, document: Document) -> Service:
     return service
 
 
-def ingest(service: Service, events: list[dict[str, Any]], *, hides_draw: bool = False) -> dict[str, Any]:
+def ingest(service: Service, events: list[dict[str, Any]], *, hides_draw: bool = False) -> BatchResult:
     batch = service.decode(msgspec.json.encode(events))
     return service.ingest("feed", batch, hides_draw=hides_draw).result()
 
@@ -42,8 +43,8 @@ def test_exposures_of_units_outside_are_rejected_and_their_metric_events_left_ou
     policy = partial.policy_cache.current("feed")
     outside = {event["id"] for event in events if policy.draw(event["unit"]) is policy.not_enrolled}
     answer = ingest(partial, events)
-    assert {event["id"] for event in answer["rejected"]} == {name for name in outside if name.startswith("e")}
-    assert "unit is not enrolled in version 1" in answer["rejected"][0]["reason"]
+    assert {rejection.id for rejection in answer.rejected} == {name for name in outside if name.startswith("e")}
+    assert "unit is not enrolled in version 1" in answer.rejected[0].reason
     partial.close_round("feed", who="bob")
     exposures = sum(event["type"] == "exposure" and event["id"] not in outside for event in events)
     assert partial.rounds("feed")[-1].units == exposures
@@ -59,7 +60,7 @@ def test_answers_do_not_reveal_the_enrolment_to_senders_without_the_scope_evalua
 ) -> None:
     events = [event for event in traffic(partial, 100) if event["type"] == "exposure"]
     answer = ingest(partial, events, hides_draw=True)
-    assert (answer["accepted"], answer["rejected"]) == (100, [])
+    assert (answer.accepted, answer.rejected) == (100, ())
     partial.close_round("feed", who="bob")
     policy = partial.policy_cache.current("feed")
     assert partial.rounds("feed")[-1].units == sum(
@@ -81,7 +82,7 @@ def test_the_service_logs_no_exposure_of_a_unit_outside(partial: Service) -> Non
 
 def test_phases_of_a_partial_study_replay_and_report_a_sound_sample_ratio(partial: Service, traffic: Traffic) -> None:
     for _ in range(3):
-        assert ingest(partial, enrolled_events(partial, traffic))["rejected"] == []
+        assert ingest(partial, enrolled_events(partial, traffic)).rejected == ()
         partial.close_round("feed", who="bob")
     enrolled = partial.policy_cache.current("feed").enrolment
     report = partial.report("feed")
