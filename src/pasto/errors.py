@@ -114,6 +114,11 @@ class NotFittedError(PastoError, RuntimeError):
 class UnknownStudyError(PastoError, KeyError):
     """No study has that name."""
 
+    @classmethod
+    def named(cls, name: str) -> UnknownStudyError:
+        """Return the error for a name. A caller who may not see a study gets the same one."""
+        return cls(f"there is no study {name!r}; create it first, or check the name")
+
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 

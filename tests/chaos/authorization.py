@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from pasto.service.api_keys import SCOPES
+from pasto.service.scopes import SCOPES
 from tests.chaos.campaign import STORES, Scenario, Workshop
 from tests.chaos.load import STUDY, create_studies
 from tests.chaos.report import Outcome

@@ -16,7 +16,19 @@ from pasto.formatting import format_duration
 if TYPE_CHECKING:
     from pasto.store import AuditRow
 
-SCOPES = ("admin", "evaluate", "ingest", "read")
+
+class ScopeType(click.ParamType[str]):
+    """Scope of a key: admin, evaluate, ingest or read, alone or with a study."""
+
+    name = "scope"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the scope; fail for another text."""
+        from pasto.service.scopes import SCOPES, is_scope
+
+        if not is_scope(text := str(value)):
+            self.fail(f"{text!r} is not one of {', '.join(SCOPES)}, or one of them for a study, such as read:feed")
+        return text
 
 
 @click.group(
@@ -27,8 +39,8 @@ def key() -> None:
     """Create, list, rotate and revoke the API keys of the service.
 
     A key has one or more scopes: `evaluate` reads policies and assigns units, `ingest` sends events, `read` reads
-    studies and reports, `admin` may do everything. To replace a key without an outage, rotate it: the old and the new
-    key both work until the grace time is over.
+    studies and reports, `admin` may do everything. A scope with a study, such as `admin:feed`, is for that study only.
+    To replace a key without an outage, rotate it: the old and the new key both work until the grace time is over.
     """
 
 
@@ -42,8 +54,10 @@ def key() -> None:
     "scopes",
     multiple=True,
     required=True,
-    type=click.Choice(SCOPES),
-    help="Permission of the key; can be repeated.",
+    type=ScopeType(),
+    metavar="SCOPE",
+    help="Permission of the key: admin, evaluate, ingest or read, or one for a single study, such as read:feed; can be "
+    "repeated.",
 )
 @click.option(
     "--expires-in",

@@ -19,7 +19,7 @@ from pasto.report.replay_report import ReplayReport, describe_difference, descri
 from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, error_response
-from pasto.service.http.studies import ask_replay
+from pasto.service.http.studies import ask_replay, check_own_study
 from pasto.service.lifecycle import check_editable
 from pasto.service.rounds.data_check import RESOLUTIONS
 from pasto.service.study_file import EXAMPLE, read_document
@@ -101,23 +101,24 @@ class Actions:
 
     async def show_new_form(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Show the form for a new study, filled with an example."""
-        self._require_admin(session)
+        self._require_admin(session, "")
         return self._render_form(session, EXAMPLE, {})
 
     async def create(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Create a study, or show the problems of its file by field."""
 
         def save(document: dict[str, Any], reason: str) -> StudyOverview:
+            check_own_study(session.caller, document)
             return call.service.create(document, who=session.name, reason=reason)
 
-        form = await self._read_form(call, session)
+        form = await self._read_form(call, session, "")
         response, _ = await self._save(call, session, save, form.get("text", ""), form.get("reason", ""))
         return response
 
     async def show_edit_form(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Show the form for a draft or a running study, filled with its file."""
-        self._require_admin(session)
         name = call.path("name")
+        self._require_admin(session, name)
         study = await call.run(lambda: call.service.show(name))
         check_editable(name, study.state)
         text = yaml.safe_dump(
@@ -131,7 +132,7 @@ class Actions:
         The changes of a running study are shown first, and saved by a second request.
         """
         name = call.path("name")
-        form = await self._read_form(call, session)
+        form = await self._read_form(call, session, name)
         study = await call.run(lambda: call.service.show(name))
         text, reason, sent = form.get("text", ""), form.get("reason", ""), form.get("generation", "")
         generation = int(sent) if sent.isdecimal() and len(sent) < 16 else None
@@ -162,7 +163,7 @@ class Actions:
             saved = await call.run(lambda: save(read_document(text, file_format), reason))
         except StudyFileError as error:
             return self._render_form(session, text, error.problems, reason, status=422, editing=editing), None
-        except PastoError as error:
+        except (PastoError, ApiError) as error:
             response = error_response(error, call.settings.retry_after)
             status = 400 if response is None else response.status
             return self._render_form(session, text, {"": str(error)}, reason, status=status, editing=editing), None
@@ -171,7 +172,7 @@ class Actions:
     async def change(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Change the state of a study, or show why that is not possible."""
         name = call.path("name")
-        form = await self._read_form(call, session)
+        form = await self._read_form(call, session, name)
         action, reason = form.get("action", ""), form.get("reason", "")
         options: dict[str, str | bool] = {}
         if action == "pause" and "hold" in form:
@@ -215,15 +216,20 @@ class Actions:
             ReplayPart(False, result, describe_difference(result), tuple(describe_exceptions(result))),
         )
 
-    async def _read_form(self, call: HttpRequest, session: Session) -> dict[str, str]:
+    async def _read_form(self, call: HttpRequest, session: Session, study: str) -> dict[str, str]:
         form = await read_form(call)
         self._sessions.check_form(call, session, form.get("token", ""))
-        self._require_admin(session)
+        self._require_admin(session, study)
         return form
 
-    def _require_admin(self, session: Session) -> None:
-        if not session.may_change:
-            raise ApiError(403, "forbidden", "a key with the scope admin is needed; log out, and log in with one")
+    def _require_admin(self, session: Session, study: str) -> None:
+        """Raise `ApiError` unless the visitor may change a study, or create one if no study is given."""
+        if session.may_change_study(study) if study else session.may_create:
+            return
+        scope = f"the scope admin, or admin:{study}," if study else "the scope admin"
+        if session.person is not None:
+            raise ApiError(403, "forbidden", f"a role with {scope} is needed; none of your groups has one")
+        raise ApiError(403, "forbidden", f"a key with {scope} is needed; log out, and log in with one")
 
     def _render_form(
         self,

@@ -96,11 +96,13 @@ class Pages:
 
     async def studies(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the list of studies."""
-        return render_page("studies.html", self.frame(session), await call.run(self._list_studies))
+        return render_page("studies.html", self.frame(session), await call.run(lambda: self._list_studies(session)))
 
     async def study_list(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the part with the list."""
-        return render_page("parts/studies.html", self.frame(session), await call.run(self._list_studies))
+        return render_page(
+            "parts/studies.html", self.frame(session), await call.run(lambda: self._list_studies(session))
+        )
 
     async def study(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the page of a study."""
@@ -203,9 +205,11 @@ class Pages:
         now = self._clock()
         return StudyState(study, find_alarms(snapshot, study, self._audit_log, now), now)
 
-    def _list_studies(self) -> StudyLines:
+    def _list_studies(self, session: Session) -> StudyLines:
         lines = []
         for summary in self._service.studies():
+            if not session.may_read_study(summary.name):
+                continue
             state = self._read_state(summary.name)
             lines.append(StudyLine(state.study, state.alarms, self._leader(summary.name)))
         return StudyLines(lines)

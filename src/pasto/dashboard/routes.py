@@ -13,6 +13,9 @@ from pasto.dashboard.actions import Actions, read_form
 from pasto.dashboard.pages import Pages
 from pasto.dashboard.renderer import PageFrame, redirect, render_page, serve_static
 from pasto.dashboard.sessions import Session, Sessions, clear_cookie, set_cookie
+from pasto.errors import UnknownStudyError
+from pasto.service.http.auth import check_role, no_role_text
+from pasto.service.http.proxy_sign_in import Person
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ErrorBody, HttpResponse, Problem
 from pasto.service.http.routes import Route
@@ -37,6 +40,8 @@ class ErrorPage:
 
     status: int
     error: Problem
+    sign_out: str = ""
+    """Address that ends the session of the proxy, if the error is that a person has no role."""
 
 
 class Dashboard:
@@ -94,8 +99,15 @@ class Dashboard:
     def _with_session(self, page: PageFunction) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
         async def endpoint(call: HttpRequest) -> HttpResponse:
             session = await self.sessions.get_session(call)
+            if session.person is not None and not session.person.scopes and call.scope["method"] in ("GET", "HEAD"):
+                return _no_role_page(session.person, session.sign_out)
+            if session.person is not None:
+                check_role(session.person)
             if not session.may_read:
                 return _to_login(call, session)
+            study = call.scope["path_params"].get("name")
+            if study is not None and not session.may_read_study(study):
+                raise UnknownStudyError.named(study)
             response = await page(call, session)
             if not session.is_new:
                 return response
@@ -105,7 +117,7 @@ class Dashboard:
 
     async def _login_page(self, call: HttpRequest) -> HttpResponse:
         session = await self.sessions.get_session(call)
-        if session.may_read:
+        if session.may_read or session.person is not None:
             return redirect("/")
         return self._login_form(call, session, _local_path(call.query("next").get("next", "/")))
 
@@ -114,7 +126,7 @@ class Dashboard:
         form = await read_form(call)
         self.sessions.check_form(call, session, form.get("token", ""))
         next_path = _local_path(form.get("next", "/"))
-        if session.is_open:
+        if session.is_open or session.person is not None:
             return redirect(next_path)
         login = self.sessions.log_in(call, form.get("key", ""))
         if login is None:
@@ -135,6 +147,12 @@ class Dashboard:
             status=403 if problem else 200,
             headers=set_cookie(call, session) if session.is_new else (),
         )
+
+
+def _no_role_page(person: Person, sign_out: str) -> HttpResponse:
+    """Return the page for a person none of whose groups has a role."""
+    error = Problem("no_role", no_role_text(person))
+    return render_page("error.html", PageFrame(None), ErrorPage(403, error, sign_out), status=403)
 
 
 def _to_login(call: HttpRequest, session: Session) -> HttpResponse:

@@ -13,10 +13,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pasto.service.api_keys import is_permitted
-from pasto.service.http.auth import LOCAL, identify_caller
+from pasto.service.http.auth import (
+    ANONYMOUS,
+    Caller,
+    identify_caller,
+    is_cross_site,
+    permits_caller,
+)
+from pasto.service.http.proxy_sign_in import Person
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, Headers
+from pasto.service.scopes import permits_somewhere
 from pasto.store import KeyRow, Store
 
 COOKIE = "pasto_session"
@@ -36,25 +43,43 @@ class Session:
     """Value of the cookie; a new one if the request has none."""
     is_new: bool
     """Whether the cookie has to be set."""
-    key: KeyRow | None
-    """Key of the login; None without a login, and if the service needs no keys."""
-    is_open: bool
-    """Whether the service needs no keys."""
+    caller: Caller
+    """Key of the login, or the person whom the proxy signed in; ANONYMOUS without either, None if no key is needed."""
+    sign_out: str = ""
+    """Address that ends the session of the proxy, or an empty text."""
+
+    @property
+    def is_open(self) -> bool:
+        """True if the service needs no keys."""
+        return self.caller is None
+
+    @property
+    def person(self) -> Person | None:
+        """Person whom the proxy signed in."""
+        return self.caller if isinstance(self.caller, Person) and self.caller is not ANONYMOUS else None
 
     @property
     def may_read(self) -> bool:
-        """True if the visitor may read studies."""
-        return self.is_open or (self.key is not None and is_permitted(self.key, ("read",)))
+        """True if the visitor may read any study."""
+        return permits_caller(self.caller, ("read",), somewhere=True)
 
     @property
-    def may_change(self) -> bool:
-        """True if the visitor may change studies."""
-        return self.is_open or (self.key is not None and "admin" in self.key.scopes)
+    def may_create(self) -> bool:
+        """True if the visitor may create a study, of any or of certain names."""
+        return permits_caller(self.caller, ("admin",), somewhere=True)
 
     @property
     def name(self) -> str:
         """Name of the visitor in the audit log."""
-        return LOCAL if self.is_open else identify_caller(self.key)
+        return identify_caller(self.caller)
+
+    def may_read_study(self, study: str) -> bool:
+        """Return whether the visitor may read a study."""
+        return permits_caller(self.caller, ("read",), study)
+
+    def may_change_study(self, study: str) -> bool:
+        """Return whether the visitor may change a study."""
+        return permits_caller(self.caller, ("admin",), study)
 
 
 class Sessions:
@@ -71,28 +96,30 @@ class Sessions:
         self._secret = store.read_session_secret().encode()
 
     async def get_session(self, call: HttpRequest) -> Session:
-        """Return the session of a request; raise `ApiError` for a foreign host if no keys are needed."""
+        """Return the session of a request; raise `ApiError` for a foreign host if no keys are needed.
+
+        A person whom the proxy names comes before a login with a key.
+        """
         guard = call.context.authenticator
-        is_open = guard.open
-        if is_open:
-            guard.admit(call.headers, ("admin",))
+        caller: Caller = None
         cookie = _read_cookie(call.header(b"cookie") or "")
-        key = None if is_open else await self._login_key(call, cookie)
-        if key is None and LOGIN_COOKIE.fullmatch(cookie):  # expired, ended or forged
+        if guard.open:
+            guard.admit(call.headers, ("admin",))
+        else:
+            caller = guard.find_person(call.headers, call.scope) or await self._login_key(call, cookie) or ANONYMOUS
+        if not isinstance(caller, KeyRow) and LOGIN_COOKIE.fullmatch(cookie):  # expired, ended, forged or not used
             cookie = ""
-        return Session(cookie or secrets.token_urlsafe(32), not cookie, key, is_open)
+        sign_out = guard.sign_out if isinstance(caller, Person) else ""
+        return Session(cookie or secrets.token_urlsafe(32), not cookie, caller, sign_out)
 
     def form_token(self, session: Session) -> str:
         """Return the token that the forms of this session contain."""
-        return self._sign("form", session.cookie)
+        person = session.person
+        return self._sign("form", session.cookie if person is None else f"{session.cookie} {person.name}")
 
     def check_form(self, call: HttpRequest, session: Session, token: str) -> None:
         """Raise `ApiError` for a form that was not rendered for this session."""
-        site = call.header(b"sec-fetch-site")
-        origin, host = call.header(b"origin"), call.header(b"host") or ""
-        is_foreign = site not in (None, "same-origin", "none") or (
-            origin is not None and origin.lower().partition("://")[2] != host.lower()
-        )
+        is_foreign = is_cross_site(call.headers)
         if is_foreign or session.is_new or not hmac.compare_digest(token.encode(), self.form_token(session).encode()):
             raise ApiError(
                 403, "forged_form", "this form is too old or was not made by this service; reload the page and repeat"
@@ -101,14 +128,14 @@ class Sessions:
     def log_in(self, call: HttpRequest, text: str) -> Session | None:
         """Return a new session for a key; None if the key is not valid or may not read studies."""
         key = call.context.keys.check(text.strip())
-        if key is None or not is_permitted(key, ("read",)):
+        if key is None or not permits_somewhere(key.scopes, ("read",)):
             return None
         content = f"{key.prefix}.{int(self._clock() + LOGIN_SECONDS)}.{secrets.token_urlsafe(32)}"
-        return Session(f"{content}.{self._sign('login', content)}", True, key, False)
+        return Session(f"{content}.{self._sign('login', content)}", True, key)
 
     async def log_out(self, call: HttpRequest, session: Session) -> None:
         """End a login on every node."""
-        if session.key is None or (login := LOGIN_COOKIE.fullmatch(session.cookie)) is None:
+        if not isinstance(session.caller, KeyRow) or (login := LOGIN_COOKIE.fullmatch(session.cookie)) is None:
             return
         _, prefix, until, number, _ = login.groups()
         await call.run(lambda: self._store.end_session(prefix, int(until), number, self._clock()))

@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 
 from pasto.control_characters import check_lines
 from pasto.errors import OptionError
+from pasto.service.scopes import SCOPES, is_scope
 from pasto.store import AuditRow, KeyRow, Store, StudyRow
-
-SCOPES = ("admin", "evaluate", "ingest", "read")
-"""What a key may do; `admin` may do everything."""
 
 KEY = re.compile(r"pasto_([0-9a-f]{12})_[0-9a-f]{64}")
 """A key as it is sent: a public prefix to find it by, then 256 secret bits."""
@@ -58,15 +56,6 @@ def redact(text: str) -> str:
     'Bearer pasto_0123456789ab_…'
     """
     return REDACTED.sub(r"\1_…", text)
-
-
-def is_permitted(key: KeyRow, scopes: Iterable[str]) -> bool:
-    """Return whether a key has one of the scopes, or `admin`.
-
-    >>> is_permitted(KeyRow("0123456789ab", "", "web", ("read",), 0.0), ["evaluate", "read"])
-    True
-    """
-    return "admin" in key.scopes or any(scope in key.scopes for scope in scopes)
 
 
 class ApiKeys:
@@ -195,10 +184,11 @@ def _lifetime(row: KeyRow) -> float | None:
 def _check(name: str, scopes: tuple[str, ...], expires_in: float | None) -> None:
     if not (isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()):
         raise OptionError(f"a key's name is 1 to 100 printable characters, got {name!r}")
-    unknown = [scope for scope in scopes if scope not in SCOPES]
+    unknown = [scope for scope in scopes if not is_scope(scope)]
     if unknown or not scopes:
         raise OptionError(
-            f"a key's scopes are some of {', '.join(SCOPES)}; got {', '.join(map(repr, unknown)) or 'none'}"
+            f"a key's scopes are some of {', '.join(SCOPES)}, each alone or with a study such as read:feed; "
+            f"got {', '.join(map(repr, unknown)) or 'none'}"
         )
     if expires_in is not None and not 0 < expires_in <= LONGEST:
         raise OptionError(f"a key expires in 0 to {LONGEST:.0f} seconds, or never; got {expires_in!r}")

@@ -226,7 +226,7 @@ class PolicyCache:
         if row is None:
             with self._lock:
                 self._snapshots.pop(name, None)
-            raise UnknownStudyError(f"there is no study {name!r}; create it first, or check the name")
+            raise UnknownStudyError.named(name)
         if row.state == "deleted":
             return self._snapshot(row)
         return self.take(row)

@@ -580,7 +580,7 @@ class Service:
     def _row(self, name: str) -> StudyRow:
         row = self.store.read_study(name)
         if row is None:
-            raise UnknownStudyError(f"there is no study {name!r}; create it first, or check the name")
+            raise UnknownStudyError.named(name)
         return row
 
     def _old_name(self, name: str) -> str:

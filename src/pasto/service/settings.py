@@ -128,6 +128,24 @@ class Settings:
     allowed_hosts: str = _setting(
         "", "Names other than localhost that callers may use for this service while no key exists, with commas between."
     )
+    proxy_user_header: str = _setting(
+        "", "Header in which a trusted proxy names the person who is signed in; none turns this sign-in off."
+    )
+    proxy_addresses: str = _setting(
+        "",
+        "Addresses or networks of that proxy, with commas between, such as 10.0.0.7; the header counts from there "
+        "only. The word any trusts every address.",
+    )
+    proxy_groups_header: str = _setting(
+        "X-Forwarded-Groups", "Header in which the proxy lists the person's groups, with commas between."
+    )
+    proxy_roles: str = _setting(
+        "",
+        "Scopes of groups, with commas between, such as ops=admin, feed-team=admin:feed, everyone=read.",
+    )
+    proxy_sign_out: str = _setting(
+        "", "Where the dashboard's link to sign out leads, such as /oauth2/sign_out; none shows no link."
+    )
     public_metrics: bool = _setting(False, "Allow callers without a key to read /metrics, also when there are keys.")
     log_level: str = _setting("info", "The least that is logged.", choices=("debug", "info", "warning", "error"))
     log_format: str = _setting("json", "One JSON object a line, or text for people.", choices=("json", "text"))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from pasto.errors import OptionError
-from pasto.service.api_keys import KEY, ApiKeys, is_permitted, redact
+from pasto.service.api_keys import KEY, ApiKeys, redact
+from pasto.service.scopes import permits
 from pasto.store import Store, open_store
 
 
@@ -115,10 +116,10 @@ def test_admin_may_do_everything(store: Store) -> None:
     web = keys.check(keys.create("web", ["evaluate", "ingest"]).key)
     assert admin is not None
     assert web is not None
-    assert is_permitted(admin, ["read"])
-    assert is_permitted(web, ["ingest"])
-    assert not is_permitted(web, ["admin"])
-    assert not is_permitted(web, ["read"])
+    assert permits(admin.scopes, ["read"])
+    assert permits(web.scopes, ["ingest"])
+    assert not permits(web.scopes, ["admin"])
+    assert not permits(web.scopes, ["read"])
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,11 @@ def test_admin_may_do_everything(store: Store) -> None:
         ("a\nb", ["read"], None, "printable"),
         ("web", [], None, "got none"),
         ("web", ["write"], None, "'write'"),
+        ("web", ["read", "read:"], None, "'read:'"),
+        ("web", ["write:feed"], None, "'write:feed'"),
+        ("web", ["read:Feed"], None, "'read:Feed'"),
+        ("web", ["read:feed\n"], None, "read:feed"),
+        ("web", ["read:*"], None, "such as read:feed"),
         ("web", ["read"], 0, "expires in"),
         ("web", ["read"], float("nan"), "expires in"),
     ],

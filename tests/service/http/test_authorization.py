@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pasto.service.api_keys import SCOPES, ApiKeys
+from pasto.service.api_keys import ApiKeys
 from pasto.service.http.routes import ROUTES, Route
 from pasto.service.http_client import HttpStudyApi
+from pasto.service.scopes import SCOPES
 from pasto.service.study_file import EXAMPLE, read_document
 
 if TYPE_CHECKING:
@@ -52,6 +53,14 @@ ALLOWED = {
 }
 """Who may do what, written down apart from the table that is examined."""
 GUARDED = [route for route in ROUTES if (route.method, route.path) not in OPEN]
+SOMEWHERE = {
+    ("POST", "/v1/studies"),
+    ("POST", "/v1/check"),
+    ("GET", "/v1/studies"),
+    ("POST", "/ofrep/v1/evaluate/flags/{key}"),
+    ("POST", "/ofrep/v1/evaluate/flags"),
+}
+"""Routes without a study in the path that a scope for one study opens, for that study only."""
 SECRETS = ("feed", "like_weight", "watch_time", "boss", "digest", "Traceback", "pasto_policy")
 
 
@@ -67,8 +76,11 @@ def locked(serve_long: Serve, keys: dict[str, str]) -> Site:
     site.study()
     ring = site.running.application.context.keys
     keys["admin"] = ring.create("boss", ["admin"]).key
+    site.study("shop")
     for scope in SCOPES:
         keys.setdefault(scope, ring.create(scope, [scope]).key)
+        keys[f"{scope}:feed"] = ring.create("team", [f"{scope}:feed"]).key
+        keys[f"{scope}:shop"] = ring.create("team", [f"{scope}:shop"]).key
     revoked = ring.create("gone", ["admin"])
     ring.revoke(revoked.prefix)
     keys["revoked"] = revoked.key
@@ -79,12 +91,14 @@ def locked(serve_long: Serve, keys: dict[str, str]) -> Site:
     return site
 
 
-def ask(site: Site, route: Route, authorization: str | None, **headers: str) -> httpx.Response:
+def ask(site: Site, route: Route, authorization: str | None, *, study: str = "feed", **headers: str) -> httpx.Response:
     """Call a route, as a caller elsewhere does."""
-    path = route.path.replace("{name}", "feed").replace("{prefix}", "0123456789ab").replace("{key}", "feed")
+    path = route.path.replace("{name}", study).replace("{prefix}", "0123456789ab").replace("{key}", study)
     path = path.replace("{webhook}", "chat")
     sent = {"host": "pasto.example", **headers, **({"authorization": authorization} if authorization else {})}
     body: Any = None if route.method in ("GET", "DELETE") else {}
+    if route.path.startswith("/ofrep/"):
+        body = {"context": {"targetingKey": "ann"}}
     return site.client.request(route.method, path, json=body, headers=sent)
 
 
@@ -92,6 +106,7 @@ def test_every_route_is_in_this_matrix() -> None:
     assert {(route.method, route.path) for route in ROUTES} == set(ALLOWED) | OPEN
     for route in GUARDED:
         assert set(route.scopes) == ALLOWED[route.method, route.path]
+        assert route.somewhere == ((route.method, route.path) in SOMEWHERE)
     assert all(route.scopes == () for route in ROUTES if (route.method, route.path) in OPEN)
 
 
@@ -127,6 +142,75 @@ def test_a_key_opens_only_what_its_scope_does(locked: Site, keys: dict[str, str]
     else:
         assert answer.status_code == 403, answer.text
         assert not any(secret in answer.text for secret in SECRETS)
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_key_of_a_study_opens_that_study_only(locked: Site, keys: dict[str, str], route: Route, scope: str) -> None:
+    place = (route.method, route.path)
+    authorization = f"Bearer {keys[f'{scope}:feed']}"
+    own = ask(locked, route, authorization)
+    if (scope == "admin" or scope in ALLOWED[place]) and ("{name}" in route.path or place in SOMEWHERE):
+        expected = {403} if place in {("POST", "/v1/studies"), ("POST", "/v1/check")} else set()
+        assert own.status_code not in {401, 403, 404} - expected, own.text
+    else:
+        assert own.status_code == 403, own.text
+    assert "shop" not in own.text
+    if "{name}" in route.path or "{key}" in route.path:
+        other = ask(locked, route, authorization, study="shop")
+        unknown = ask(locked, route, authorization, study="nowhere")
+        assert other.status_code == unknown.status_code
+        assert other.status_code == (403 if own.status_code == 403 and "{key}" in route.path else 404)
+        assert other.text.replace("shop", "nowhere") == unknown.text
+        assert dict(other.headers).keys() == dict(unknown.headers).keys()
+
+
+def test_lists_have_the_studies_of_the_key_only(locked: Site, keys: dict[str, str]) -> None:
+    def listed(scope: str) -> list[str]:
+        headers = {"authorization": f"Bearer {keys[scope]}"}
+        return [study["name"] for study in locked.client.get("/v1/studies", headers=headers).json()["studies"]]
+
+    assert listed("read") == listed("admin") == ["feed", "shop"]
+    assert listed("read:feed") == listed("admin:feed") == ["feed"]
+    body = {"context": {"targetingKey": "ann"}}
+    headers = {"authorization": f"Bearer {keys['evaluate:shop']}"}
+    flags = locked.client.post("/ofrep/v1/evaluate/flags", json=body, headers=headers).json()["flags"]
+    assert {flag["metadata"]["study"] for flag in flags} == {"shop"}
+    own = locked.client.post("/ofrep/v1/evaluate/flags/shop", json=body, headers=headers)
+    assert own.json()["metadata"]["study"] == "shop"
+
+
+def test_an_admin_of_a_study_creates_and_checks_that_study_only(serve: Serve) -> None:
+    site = serve()
+    site.study("shop")
+    made = site.running.application.context.keys.create("team", ["admin:feed"])
+    site.client.headers["authorization"] = f"Bearer {made.key}"
+    document = read_document(EXAMPLE, "yaml")
+    for path in ("/v1/check", "/v1/studies"):
+        for other in ("shop", "nowhere", " feed", ["feed"], None):
+            answer = site.client.post(path, json={**document, "name": other})
+            assert (answer.status_code, answer.json()["error"].get("field")) == (403, "name"), answer.text
+        assert site.client.post(path, json={**document, "name": "feed@1"}).status_code == 422
+        assert site.client.post(path, json={**document, "name": "feed"}).status_code in (200, 201)
+    renamed = site.client.put("/v1/studies/feed", json={**document, "name": "shop"})
+    assert renamed.status_code == 400
+    assert site.client.get("/v1/studies/feed/audit").json()["audit"][0]["who"] == f"team ({made.prefix})"
+    assert site.client.delete("/v1/studies/feed").json()["deleted_as"] == "feed@1"
+    assert site.client.get("/v1/studies/feed@1/audit").status_code == 200
+    assert site.client.get("/v1/studies/shop@1/audit").status_code == 404
+
+
+def test_a_key_of_a_study_gets_the_signing_key_of_that_study_only(serve: Serve) -> None:
+    site = serve()
+    for name in ("feed", "shop"):
+        site.study(name, exposures={"signed": True})
+    ring = site.running.application.context.keys
+    made = ring.create("sdk", ["evaluate:feed", "read"])
+    headers = {"authorization": f"Bearer {made.key}"}
+    assert "pasto-signing-key" in site.client.get("/v1/studies/feed/policy", headers=headers).headers
+    other = site.client.get("/v1/studies/shop/policy", headers=headers)
+    assert other.status_code == 200
+    assert "pasto-signing-key" not in other.headers
 
 
 @pytest.mark.parametrize("path", sorted(path for _, path in OPEN))

@@ -72,13 +72,14 @@ class Application:
         settings = settings or Settings()
         webhooks = webhooks or WebhookWorker(service.store, ())
         keys = ApiKeys(service.store)
+        authenticator = Authenticator(keys, settings)
         pools, requests = WorkerPools(settings), RequestLog()
         self.context = context = Context(
             service=service,
             store=service.store,
             settings=settings,
             keys=keys,
-            authenticator=Authenticator(keys, settings),
+            authenticator=authenticator,
             metrics=PrometheusMetrics(lambda: collect_gauges(context), lambda: requests.suppressed),
             long_poll=LongPollHub(settings.max_waiters),
             exposures=ExposureBuffer(service),
@@ -89,7 +90,7 @@ class Application:
             rate_limit=RateLimit(settings.key_rate),
             question_process=question_process,
             scheduler=scheduler,
-            gauge_sources=[AlertGauges(service).collect, webhooks.read_metrics],
+            gauge_sources=[AlertGauges(service).collect, webhooks.read_metrics, authenticator.read_metrics],
             webhooks=webhooks,
         )
         service.policy_cache.listen(context.long_poll.changed)

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 
 import msgspec
 
-from pasto.service.api_keys import is_permitted
 from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import MAX_INLINE_BYTES, HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response, retry
@@ -66,7 +65,7 @@ async def ingest_events(call: HttpRequest) -> HttpResponse:
     await call.require_study(name)
     call.context.exposures.flush()  # the units of these events may have been assigned a moment ago
     max_events = call.settings.batch_limit
-    hides_draw = call.key is not None and not is_permitted(call.key, ("evaluate",))
+    hides_draw = not call.may(("evaluate",), name)
 
     def work() -> tuple[int, Future[BatchResult]]:
         _check_number(body, lines, max_events)

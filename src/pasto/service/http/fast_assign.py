@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from pasto.service.http.auth import Caller
 from pasto.service.http.body import Receive, RequestHeaders, read_json
 from pasto.service.http.policies import ASSIGN_REQUEST, decide_unit
 from pasto.service.http.request import Context, Endpoint, Scope, Send
@@ -55,8 +56,8 @@ class FastAssign:
             return None
         started = perf_counter()
         try:
-            key = self._context.authenticator.admit(headers, self._route.scopes)
-            decision = self._decide(name, key, body)
+            caller = self._context.authenticator.admit(headers, self._route.scopes, name)
+            decision = self._decide(name, caller, body)
         except Exception:  # the endpoint raises it again, and responds or logs it
             return None
         if decision is None:
@@ -83,9 +84,9 @@ class FastAssign:
         message: MutableMapping[str, Any] | None = None
         context.active_requests += 1
         try:
-            key = context.authenticator.admit(headers, self._route.scopes)
+            caller = context.authenticator.admit(headers, self._route.scopes, name)
             message = await receive()
-            decision = None if message["more_body"] else self._decide(name, key, message["body"])
+            decision = None if message["more_body"] else self._decide(name, caller, message["body"])
         except Exception:  # the endpoint raises it again, and responds or logs it
             decision = None
         finally:
@@ -108,7 +109,7 @@ class FastAssign:
             and self._context.active_requests < self._max_concurrent
         )
 
-    def _decide(self, name: str, key: KeyRow | None, body: bytes) -> bytes | None:
+    def _decide(self, name: str, caller: Caller, body: bytes) -> bytes | None:
         """Return the response body for one unit; None if the request is for several. Raise as the endpoint does."""
         context = self._context
         if len(body) > self._body_limit:
@@ -116,7 +117,7 @@ class FastAssign:
         assign_request = read_json(body, ASSIGN_REQUEST, context.settings.depth_limit)
         if assign_request.unit is msgspec.UNSET or assign_request.units is not msgspec.UNSET:
             return None
-        prefix = None if key is None else key.prefix
+        prefix = caller.prefix if isinstance(caller, KeyRow) else None
         return decide_unit(context, name, context.service.policy_cache.drawn(name), assign_request, prefix)
 
 

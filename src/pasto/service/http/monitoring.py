@@ -54,7 +54,7 @@ async def _source_warnings(call: HttpRequest) -> list[str]:
     if not failing:
         return []
     try:
-        context.authenticator.admit(call.headers, ("read",))
+        context.authenticator.admit(call.headers, ("read",), request=call.scope)
     except ApiError:
         return [f"the sources of {len(failing)} studies cannot be read; send a key with the scope read to see which"]
     return [f"study {name!r} since round {problem.round}: {problem.message}" for name, problem in failing.items()]

@@ -60,7 +60,10 @@ async def evaluate_flags(call: HttpRequest) -> HttpResponse:
     try:
         unit, attributes = await _read_context(call)
         policies = [
-            policy for name in sorted(call.service.policy_cache.names()) for policy in _current_policies(call, name)
+            policy
+            for name in sorted(call.service.policy_cache.names())
+            if call.may(("evaluate",), name)
+            for policy in _current_policies(call, name)
         ]
         cells = [_draw_bucket(policy, unit, attributes) for policy in policies]
     except FlagContextError as error:
@@ -133,6 +136,8 @@ async def _read_context(call: HttpRequest) -> tuple[str, Attributes]:
 
 async def _read_policy(call: HttpRequest, name: str) -> PublishedPolicy:
     try:
+        if not call.may(("evaluate",), name):
+            raise UnknownStudyError.named(name)
         return await call.drawn_policy(name)
     except (UnknownStudyError, LifecycleError) as error:
         raise FlagContextError("FLAG_NOT_FOUND", str(error)) from None

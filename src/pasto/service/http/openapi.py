@@ -185,8 +185,15 @@ def _operation(route: Route, references: Mapping[Any, dict[str, Any]]) -> dict[s
         operation["requestBody"] = {"required": not route.optional, "content": content}
     if route.scopes:
         operation["security"] = [{"key": []}]
-        operation["description"] = f"Needs a key with the scope {' or '.join(route.scopes)}."
+        operation["description"] = f"Needs the scope {' or '.join(route.scopes)}{_describe_reach(route)}."
     return operation
+
+
+def _describe_reach(route: Route) -> str:
+    """Return for which studies a caller of a route needs its scope."""
+    if "{name}" in route.path:
+        return " for the study"
+    return " for one study at least" if route.somewhere else " for all studies"
 
 
 def _response(kind: Any, references: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from pasto.service.api_keys import is_permitted
 from pasto.service.http.request import Context, HttpRequest
 from pasto.service.http.responses import CLOSE, JSON, ApiError, Headers, HttpResponse, encode, retry
 from pasto.service.http.schemas import AssignRequest, DrawnCandidate
@@ -127,7 +126,7 @@ def describe_bucket(policy: PublishedPolicy, bucket: Bucket) -> DrawnCandidate:
 
 async def _signing_key(call: HttpRequest, policy: PublishedPolicy) -> Headers:
     """Return the Cache-Control header, and the signing key of exposures if the caller may have it."""
-    if not policy.signed or not (call.key is None or is_permitted(call.key, ("evaluate",))):
+    if not policy.signed or not call.may(("evaluate",), policy.study):
         return ((b"cache-control", b"no-cache"),)
     key = await call.run(lambda: call.service.signing_key(policy.study))  # the first call reads the store
     return ((SIGNING_KEY, key.encode()), (b"cache-control", b"no-store"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -16,7 +16,7 @@ import msgspec
 
 from pasto.durations import describe_durations, parse_duration
 from pasto.service.api_keys import ApiKeys
-from pasto.service.http.auth import Authenticator, identify_caller
+from pasto.service.http.auth import ANONYMOUS, Authenticator, Caller, identify_caller, permits_caller
 from pasto.service.http.body import (
     Receive,
     RequestHeaders,
@@ -91,7 +91,7 @@ class Context:
 class HttpRequest:
     """Request as its endpoint sees it."""
 
-    __slots__ = ("_pool", "_receive", "context", "headers", "key", "scope", "service", "settings")
+    __slots__ = ("_pool", "_receive", "caller", "context", "headers", "scope", "service", "settings")
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class HttpRequest:
         receive: Receive,
         context: Context,
         headers: RequestHeaders,
-        key: KeyRow | None,
+        caller: Caller,
         pool: PoolName = "general",
     ) -> None:
         self.scope = scope
@@ -107,19 +107,23 @@ class HttpRequest:
         self.context = context
         self.service = context.service
         self.settings = context.settings
-        self.key = key
+        self.caller = caller
         self._receive = receive
         self._pool: PoolName = pool
 
     @property
     def who(self) -> str:
         """Name of the caller for the audit log, with the name in the header Pasto-Who."""
-        return identify_caller(self.key, unquote(self.header(b"pasto-who") or ""))
+        return identify_caller(self.caller, unquote(self.header(b"pasto-who") or ""))
 
     @property
     def key_prefix(self) -> str | None:
-        """Public part of the caller's key; None if no key is needed."""
-        return None if self.key is None else self.key.prefix
+        """Public part of the caller's key; None if it has none."""
+        return self.caller.prefix if isinstance(self.caller, KeyRow) else None
+
+    def may(self, scopes: Collection[str], study: str) -> bool:
+        """Return whether the caller has one of the scopes for a study."""
+        return permits_caller(self.caller, scopes, study)
 
     def path(self, name: str) -> str:
         """Return a parameter of the path."""
@@ -325,11 +329,14 @@ class Endpoint:
                     headers=retry(context.settings.retry_after),
                     rest=True,
                 )
-            key = None
+            caller: Caller = ANONYMOUS
             headers = dict(scope["headers"])
             if route.scopes:
-                key = context.authenticator.admit(headers, route.scopes)
-            response = await route.endpoint(HttpRequest(scope, receive, context, headers, key, route.pool))
+                study = scope["path_params"].get("name", "")
+                caller = context.authenticator.admit(
+                    headers, route.scopes, study, somewhere=route.somewhere, request=scope
+                )
+            response = await route.endpoint(HttpRequest(scope, receive, context, headers, caller, route.pool))
         except Exception as error:
             response = self._error_response(error)
             rest = isinstance(error, ApiError) and error.rest

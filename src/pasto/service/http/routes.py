@@ -40,7 +40,8 @@ class Route:
     method: str
     path: str
     scopes: tuple[str, ...]
-    """A key needs one of these scopes, or `admin`; empty if no key is needed."""
+    """The caller needs one of these scopes, or `admin`: for the study in the path, if any, or else for all studies;
+    empty if everyone may call."""
     summary: str
     endpoint: Callable[[HttpRequest], Awaitable[HttpResponse]]
     responses: Mapping[int, Any] = field(default_factory=dict)
@@ -56,6 +57,8 @@ class Route:
     """Whether requests may take long; they do not count toward `max_concurrent`."""
     pool: PoolName = "general"
     """Worker pool for the slow work of its requests."""
+    somewhere: bool = False
+    """Whether the scope for one study is enough. The endpoint then checks every study that it touches."""
     errors: Callable[[HttpResponse], HttpResponse] | None = None
     """Function that converts error responses to another protocol."""
 
@@ -116,6 +119,7 @@ ROUTES: tuple[Route, ...] = (
         {201: StudyOverview},
         "StudyFile",
         query=(SEED, REASON),
+        somewhere=True,
     ),
     Route(
         "POST",
@@ -125,8 +129,17 @@ ROUTES: tuple[Route, ...] = (
         studies.check_study_file,
         {200: StudyFileCheck},
         "StudyFile",
+        somewhere=True,
     ),
-    Route("GET", "/v1/studies", READ, "List all studies.", studies.list_studies, {200: schemas.StudyList}),
+    Route(
+        "GET",
+        "/v1/studies",
+        READ,
+        "List the studies that the caller may read.",
+        studies.list_studies,
+        {200: schemas.StudyList},
+        somewhere=True,
+    ),
     Route("GET", STUDY, READ, "Show a study.", studies.show_study, {200: StudyOverview}),
     Route(
         "PATCH",
@@ -367,6 +380,7 @@ ROUTES: tuple[Route, ...] = (
         {200: schemas.Flag},
         schemas.FlagRequest,
         hot=True,
+        somewhere=True,
         errors=ofrep.convert_error,
         pool="ingest",
     ),
@@ -374,11 +388,12 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/ofrep/v1/evaluate/flags",
         EVALUATE,
-        "Evaluate all flags (OpenFeature).",
+        "Evaluate all flags of the studies that the caller may evaluate (OpenFeature).",
         ofrep.evaluate_flags,
         {200: schemas.FlagList, 304: None},
         schemas.FlagRequest,
         hot=True,
+        somewhere=True,
         errors=ofrep.convert_error,
         pool="ingest",
     ),

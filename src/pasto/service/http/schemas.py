@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from pasto.durations import DURATION_PATTERN
 from pasto.report.records import ClosedRoundRecord
 from pasto.service.api_keys import ApiKeyRecord
+from pasto.service.scopes import SCOPE_PATTERN
 from pasto.service.study_records import StudySummary
 from pasto.service.webhook_worker import WebhookRecord
 from pasto.store import AuditRow
@@ -24,7 +25,15 @@ Duration = Annotated[
     Meta(description="A number of seconds, or a duration such as 30min."),
 ]
 Share = Annotated[float, Meta(gt=0, lt=1)]
-Scope = Literal["admin", "evaluate", "ingest", "read"]
+Scope = Annotated[
+    str,
+    Meta(
+        pattern=f"^{SCOPE_PATTERN}$",
+        max_length=80,
+        description="admin, evaluate, ingest or read; with a study, such as read:feed, for that study only.",
+    ),
+]
+MAX_SCOPES = 100
 
 
 class RequestBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -165,7 +174,7 @@ class NewKey(RequestBody, kw_only=True):
     name: Annotated[
         str, Meta(min_length=1, max_length=100, description="Name of its holder, as the audit log shows it.")
     ]
-    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=4)]
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=MAX_SCOPES)]
     expires_in: Annotated[Duration | None, Meta(description="Up to 3650d; without it the key does not expire.")] = None
 
 

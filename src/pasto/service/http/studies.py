@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from pasto.service.http.auth import Caller, permits_caller
 from pasto.service.http.body import check_depth, parse_content_type
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, Headers, HttpResponse, json_response
 from pasto.service.http.schemas import EmptyBody, RoundClose, RoundResolution, StudyChange, WhatIfQuestion
 from pasto.service.service import Service
+from pasto.service.study_check import StudyFileCheck
 from pasto.service.study_file import read_document
 from pasto.service.study_records import StudyOverview
 
@@ -61,9 +63,13 @@ async def create_study(call: HttpRequest) -> HttpResponse:
     seed = call.number(query, "seed", 0, 0, MAX_SEED) if "seed" in query else None
     read = await _read_study_file(call)
     reason = _reason(query)
-    return json_response(
-        await call.run(lambda: call.service.create(read(), who=call.who, reason=reason, seed=seed)), 201
-    )
+
+    def work() -> StudyOverview:
+        document = read()
+        check_own_study(call.caller, document)
+        return call.service.create(document, who=call.who, reason=reason, seed=seed)
+
+    return json_response(await call.run(work), 201)
 
 
 async def edit_study(call: HttpRequest) -> HttpResponse:
@@ -94,13 +100,29 @@ async def check_study_file(call: HttpRequest) -> HttpResponse:
     """Check a study file without creating a study."""
     call.query()
     read = await _read_study_file(call)
-    return json_response(await call.run(lambda: call.service.check(read())))
+
+    def work() -> StudyFileCheck:
+        document = read()
+        check_own_study(call.caller, document)
+        return call.service.check(document)
+
+    return json_response(await call.run(work))
+
+
+def check_own_study(caller: Caller, document: Mapping[str, Any]) -> None:
+    """Raise `ApiError` if a caller with scopes for some studies sends the file of another one."""
+    name = document.get("name")
+    if not permits_caller(caller, ("admin",), name if isinstance(name, str) else ""):
+        raise ApiError(
+            403, "forbidden", "the scope admin is needed for the study that the file names in name", field="name"
+        )
 
 
 async def list_studies(call: HttpRequest) -> HttpResponse:
-    """List all studies."""
+    """List the studies that the caller may read."""
     call.query()
-    return json_response({"studies": await call.run(call.service.studies)})
+    studies = await call.run(call.service.studies)
+    return json_response({"studies": [study for study in studies if call.may(("read",), study.name)]})
 
 
 async def show_study(call: HttpRequest) -> HttpResponse:
