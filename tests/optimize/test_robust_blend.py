@@ -361,8 +361,8 @@ class MatrixPosterior:
     def take(self, places: NDArray[np.intp]) -> "MatrixPosterior":
         return MatrixPosterior(self.inner.take(places))
 
-    def draw(self, noise: FloatArray) -> FloatArray:
-        return self.inner.draw(noise)
+    def draw(self, noise: FloatArray, order: NDArray[np.intp] | None = None) -> FloatArray:
+        return self.inner.draw(noise, order)
 
     def variances(self, rows: FloatArray) -> FloatArray:
         return self.inner.variances(rows)

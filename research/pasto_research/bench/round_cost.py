@@ -11,6 +11,7 @@ import numpy as np
 import pasto
 from pasto.optimize import Program, solve_batch
 from pasto.optimize.learners import Thompson
+from pasto.optimize.learners.thompson import MIN_DRAWS
 from pasto.sim import Progress, World
 from pasto.space import Candidates
 from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
@@ -65,7 +66,7 @@ def _timed(count: int, hard: bool, rounds: int, *, shared: bool) -> dict[str, An
     began = perf_counter()
     study.blend()
     blend = perf_counter() - began
-    program = Program.of(world.objective.form(), rng.uniform(-1.0, 1.0, (learner.draws, 3, count)))
+    program = Program.of(world.objective.form(), rng.uniform(-1.0, 1.0, (MIN_DRAWS, 3, count)))
     began = perf_counter()
     solve_batch(program)
     alone = perf_counter() - began

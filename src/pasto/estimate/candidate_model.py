@@ -214,7 +214,7 @@ class LevelModel:
         origin = np.where(np.isnan(self.statistics.origin), 0.0, self.statistics.origin)
         trend = None if self.history is None else HistoryTrend.of_mixing(self.history, mixing)
         posterior = kernel_posterior(self.kernels, features, variances, precision, precision * estimates, trend=trend)
-        return posterior.transform(mixing, np.eye(len(features)), origin)
+        return posterior.mix(mixing, origin)
 
     def to_saved(self) -> dict[str, Any]:
         """Return a plain JSON value."""

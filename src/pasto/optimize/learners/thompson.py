@@ -53,6 +53,33 @@ def allocate(blends: FloatArray, variances: FloatArray, noise: float) -> FloatAr
     return counts / len(blends)
 
 
+MIN_DRAWS = 32
+"""Posterior draws of a policy over few candidates, or with little traffic."""
+
+FEW_CANDIDATES = 100
+"""Candidates up to which MIN_DRAWS are enough."""
+
+UNITS_PER_DRAW = 100
+"""Units that each further draw needs in a round."""
+
+MAX_DRAWN_SHARES = 500_000
+"""Draws times candidates of one policy, which bound the seconds and the memory that they cost."""
+
+
+def count_draws(candidates: int, units: float) -> int:
+    """Return the posterior draws for a policy: as many as candidates, if there are many and the traffic is large.
+
+    Each draw names one candidate to measure. A policy over many candidates made from a few draws stops to measure most
+    of those that may still be best.
+
+    >>> count_draws(100, units=1e6), count_draws(500, units=1e6), count_draws(500, units=10_000)
+    (32, 500, 100)
+    """
+    if candidates <= FEW_CANDIDATES:
+        return MIN_DRAWS
+    return max(MIN_DRAWS, min(candidates, MAX_DRAWN_SHARES // candidates, int(units // UNITS_PER_DRAW)))
+
+
 MAX_JOINT_CANDIDATES = 2_000
 """Candidates up to which neighbours may share strength; with more, each is estimated alone."""
 
@@ -88,14 +115,14 @@ class ThompsonState:
 class Thompson:
     """Gaussian posteriors over the candidates' means, exact blends of posterior draws, and a robust answer.
 
-    >>> Thompson(half_life=48).draws
-    32
+    >>> Thompson(half_life=48).floor
+    0.01
     """
 
     name: ClassVar[str] = "thompson"
     even: ClassVar[bool] = True
-    draws: int = 32
-    """Posterior draws for each policy."""
+    draws: int | None = None
+    """Posterior draws for each policy; None follows the candidates and the traffic, see `count_draws`."""
     floor: float = 0.01
     """The share of traffic spread evenly over all candidates."""
     structure: Literal["auto", "independent", "process"] = "auto"
@@ -110,8 +137,8 @@ class Thompson:
     """Rounds after which an observation counts half; None never forgets."""
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.draws, int) and self.draws >= 1):
-            raise OptionError(f"draws must be a whole number of at least 1, got {self.draws!r}")
+        if self.draws is not None and not (isinstance(self.draws, int) and self.draws >= 1):
+            raise OptionError(f"draws must be a whole number of at least 1, or None, got {self.draws!r}")
         if not 0 <= self.floor < 1:
             raise OptionError(f"floor is a share of traffic from 0 to below 1, got {self.floor!r}")
         if self.structure not in ("auto", "independent", "process"):
@@ -205,13 +232,17 @@ class Thompson:
         if not state.rounds and (problem.history is None or not problem.history.has_metric.all()):
             return self._apply_limits(problem, state, even, None)
         posterior = self.posterior(problem, state)
-        noise = np.empty((self.draws, *problem.shape))
-        noise[:, :, problem.order] = rng.standard_normal(noise.shape)
-        blends, priced = draw_blends(problem, posterior.mean, posterior.draw(noise))
+        draws = count_draws(int(active.sum()), state.units) if self.draws is None else self.draws
+        order = problem.order
+        noise = np.empty((draws, *problem.shape))
+        noise[:, :, order] = rng.standard_normal(noise.shape)
+        # Settings that state the draws, and so all studies of earlier versions, replay with the symmetric root.
+        samples = posterior.draw(noise, order if self.draws is None and draws > MIN_DRAWS else None)
+        blends, priced = draw_blends(problem, posterior.mean, samples)
         row = priced.mean(axis=0)
         variances = posterior.variances(row[None])[0]
         least = max(1e-12 * float(variances.max()), 1e-300)  # metrics that do not vary are not exact
-        slot = max(float(row @ state.noise @ row), least) * self.draws / state.units
+        slot = max(float(row @ state.noise @ row), least) * draws / state.units
         shares = allocate(blends, variances, slot)
         return self._apply_limits(problem, state, self.floor * even + (1.0 - self.floor) * shares, posterior)
 

@@ -414,7 +414,13 @@ FIELDS = FieldTable(
         ),
         Field("learner", _LEARNER, "thompson", "The learner: a name, or a name with settings", "thompson"),
         Field("learner.name", _LEARNER_NAME, "required", "The learner, if settings follow", "algorithm1"),
-        Field("learner.draws", integer_kind(1, 10_000), "32", "`thompson`: posterior draws of each policy", "64"),
+        Field(
+            "learner.draws",
+            allow_null(integer_kind(1, 10_000)),
+            "32; more with over 100 candidates and much traffic",
+            "`thompson`: posterior draws of each policy",
+            "64",
+        ),
         Field(
             "learner.structure",
             choice_kind("auto", "independent", "process"),
