@@ -55,7 +55,8 @@ class WarmStart:
             warm_start = cls(history, metrics, kernels, None if kernels is None else mixing)
         if warm_start.kernels is None and min(places) >= len(candidates):
             raise HistoryError(
-                "no row of the history is a candidate of this study, and its settings do not predict each other; the "
+                "no row of the history is a candidate of this study, and its settings do not predict each other; add "
+                "rows of candidates, or at least eight settings with numeric parameters that predict each other. The "
                 f"candidates are {candidates!r}"
             )
         return warm_start

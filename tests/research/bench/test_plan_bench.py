@@ -50,7 +50,10 @@ def test_a_plan_is_compared_with_studies() -> None:
     assert set(check.ratios) <= {"half", "most", *check.world.labels[1:]}
     report = summarize([check], 2)
     assert report.rows[0]["world"] == check.world.name
-    assert "% of all" in report.note
+    ratios = {row["forecast"]: row for row in report.tables[1].rows}
+    assert next(iter(ratios)) == "certificate, every hard guardrail"
+    assert sum(row["number"] for row in ratios.values()) == len(check.ratios) + 1
+    assert ratios["gain at the last day"]["median"] == round(check.gain_ratio, 2)
 
 
 def test_ratios_compare_days_within_the_simulated_ones() -> None:
