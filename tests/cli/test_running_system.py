@@ -17,6 +17,8 @@ import duckdb
 import pandas
 import pytest
 
+from pasto.service.study_file import EXAMPLE
+
 
 @pytest.fixture
 def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -172,6 +174,22 @@ def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any
     assert "the archived study feed is now feed@2" in again.stderr
     log = json.loads(run("study", "audit", "feed@2", "--json").stdout)
     assert [line["action"] for line in log] == ["create", "start", "archive", "rename"]
+
+
+def test_a_ramp_is_moved(run: Any, work_folder: Path) -> None:
+    ramp = "ramp: [5%, 25%, 100%]\n  advance_after: 2 rounds"
+    (work_folder / "feed.yaml").write_text(EXAMPLE.replace("explore: 100%", ramp))
+    assert run("study", "create", "feed.yaml").exit_code == 0
+    assert "no ramp moves while it is draft" in run("study", "ramp", "feed").stdout
+    run("study", "start", "feed")
+    assert run("study", "ramp", "feed").stdout == "feed: step 1 of 3, 5%, 2 more rounds until 25%\n"
+    assert "step 2 of 3, 25%, 2 more rounds until 100%" in run("study", "ramp", "feed", "--to", "next").stdout
+    assert "step 2 of 3, 25%, held" in run("study", "ramp", "feed", "--to", "hold", "--reason", "a holiday").stdout
+    assert json.loads(run("study", "ramp", "feed", "--to", "5%", "--json").stdout)["step"] == 1
+    assert "step 1 of 3, 5%, held" in run("study", "show", "feed").stdout
+    refused = run("study", "ramp", "feed", "--to", "7%")
+    assert refused.exit_code != 0
+    assert "the steps are 5%, 25%, 100%" in refused.stderr
 
 
 def test_a_running_study_is_edited(run: Any, work_folder: Path) -> None:

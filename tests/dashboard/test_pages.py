@@ -257,6 +257,19 @@ def test_what_is_not_confirmed_is_deployed_by_its_own_button_and_with_a_reason(b
     assert learned.show("feed").state == "deployed"
 
 
+def test_a_ramp_is_shown_and_moved_by_a_form(browser: Any, learned: Service) -> None:
+    assert 'name="to"' not in browser.get("/studies/feed/actions").text
+    learned.edit("feed", fields={"traffic.ramp": ["5%", "50%", "100%"]}, who="ann")
+    assert "step 3 of 3, 100%" in browser.get("/studies/feed/head").text
+    form = {"token": browser.token("/studies/feed"), "action": "ramp", "to": "0.05", "reason": "less risk"}
+    assert browser.post("/studies/feed/change", form).status_code == 303
+    assert "step 1 of 3, 5%, 3 more rounds until 50%" in browser.get("/studies/feed/head").text
+    assert '<option value="0.5">50% of the units</option>' in browser.get("/studies/feed/actions").text
+    assert browser.post("/studies/feed/change", {**form, "to": "hold"}).status_code == 303
+    assert "held" in browser.get("/studies/feed/head").text
+    assert "not a step" in browser.post("/studies/feed/change", {**form, "to": "0.2"}).text
+
+
 def test_a_replay_is_reported(browser: Any, learned: Service) -> None:
     page = browser.post("/studies/feed/replay", {"token": browser.token("/studies/feed")})
     assert "Identical: 3 rounds" in page.text

@@ -15,9 +15,10 @@ import click
 from pasto.cli.connection import api_options, current_user, open_api, warn_unserved
 from pasto.cli.output import console, echo, format_local_time, print_facts, print_json, print_table
 from pasto.cli.study_check import check, history_option, load_with_history
-from pasto.cli.study_edit import candidate, describe_edit, edit
+from pasto.cli.study_edit import candidate, describe_edit, edit, ramp
 from pasto.errors import InputError, OptionError
 from pasto.report.guardrail_text import verdict_text
+from pasto.report.ramp_text import describe_ramp
 from pasto.report.text import describe_history
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ def delete(name: str, reason: str, store: str, url: str | None, key: str | None,
 
 study.add_command(check)
 study.add_command(edit)
+study.add_command(ramp)
 study.add_command(candidate)
 
 
@@ -427,6 +429,8 @@ def _facts(study: StudyOverview) -> list[tuple[str, str]]:
     if (history := study.history) is not None:
         facts.append(("history", describe_history(history.listed, history.candidates, history.explained)))
     facts.append(("round", f"{study.round} under policy {study.version}"))
+    if study.ramp is not None:
+        facts.append(("ramp", describe_ramp(study.ramp)))
     monitor = study.guardrail_monitor
     if monitor.tripped is not None:
         facts.append(("stopped by", monitor.tripped.reason))

@@ -13,6 +13,7 @@ from pasto.cli.output import console, echo, format_local_time, print_json
 from pasto.cli.study_check import history_option, load_with_history
 from pasto.errors import OptionError
 from pasto.report.edit_text import describe_change
+from pasto.report.ramp_text import describe_ramp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,6 +165,42 @@ def restore(
     with open_api(store, url, key) as api:
         edited = api.edit(study, restore=names, who=current_user(), reason=reason)
     _print_edited(edited, as_json=as_json)
+
+
+@click.command(
+    short_help="Show or move the ramp of a study.",
+    epilog="""\b
+Examples:
+  pasto study ramp feed
+  pasto study ramp feed --to next --reason "holds so far"
+  pasto study ramp feed --to 25%
+  pasto study ramp feed --to hold
+""",
+)
+@click.argument("study", metavar="NAME")
+@click.option(
+    "--to",
+    metavar="STEP",
+    help="Share of a step, such as 25%; or next, back, hold or resume. Without it, the ramp is printed.",
+)
+@reason_option
+@api_options
+@as_json_option
+def ramp(study: str, to: str | None, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Show the ramp of a study, or move it to another step.
+
+    A move ends the open round, and takes effect with the next policy. A ramp that is held takes no step forward; a
+    warning of the guardrail monitor still takes it one step back.
+    """
+    with open_api(store, url, key) as api:
+        overview = api.show(study) if to is None else api.move_ramp(study, to, who=current_user(), reason=reason)
+    if as_json:
+        print_json(overview.ramp)
+        return
+    if overview.ramp is None:
+        console().print(f"{overview.name}: no ramp moves while it is {overview.state}, or its file has none")
+        return
+    console().print(f"{overview.name}: {describe_ramp(overview.ramp)}")
 
 
 def describe_edit(edit: StudyEdit) -> str:

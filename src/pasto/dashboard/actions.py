@@ -92,6 +92,14 @@ class ReplayPart:
     exceptions: tuple[str, ...] = ()
 
 
+def _read_step(text: str) -> str | float:
+    """Return the step of a ramp from a form, which writes shares as numbers."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 class Actions:
     """Forms that change something; each contains the token of the session."""
 
@@ -185,6 +193,8 @@ class Actions:
                 call.service.close_round(name, who=session.name, reason=reason)
             elif action == "delete":
                 call.service.delete(name, who=session.name, reason=reason)
+            elif action == "ramp":
+                call.service.move_ramp(name, _read_step(form.get("to", "")), who=session.name, reason=reason)
             elif action in RESOLUTIONS:
                 number = int(form["round"]) if form.get("round", "").isdecimal() else 0
                 call.service.resolve_round(name, number, action, who=session.name, reason=reason)

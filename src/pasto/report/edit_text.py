@@ -33,6 +33,8 @@ def _describe_value(field: str, value: Any) -> str:
         return format_duration(value)
     if isinstance(value, float) and (field.startswith("traffic.") or field == "confidence"):
         return f"{100.0 * value:.6g}%"
+    if field == "traffic.ramp":
+        return ", ".join(f"{100.0 * share:.6g}%" for share in value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
     return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 1] + "…"

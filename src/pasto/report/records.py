@@ -23,6 +23,7 @@ from pasto.report.lift_records import (
     MeasuredInterval,
     MetricSpread,
 )
+from pasto.report.ramp_text import RampReport
 
 Record = TypeVar("Record")
 
@@ -329,6 +330,8 @@ class Report:
     source_problem: SourceProblem | None = None
     assigned_by: Literal["pasto", "external"] = "pasto"
     """"external" if another platform assigns the units."""
+    ramp: RampReport | None = None
+    """Ramp of a study that learns or is being confirmed."""
 
     @property
     def answer(self) -> BlendRecord | None:

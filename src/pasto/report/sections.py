@@ -33,6 +33,7 @@ from pasto.report.lift_records import (
     SampleRatioReport,
     WinnerReport,
 )
+from pasto.report.ramp_text import describe_ramp
 from pasto.report.records import (
     BlendRecord,
     ClosedRoundRecord,
@@ -116,6 +117,8 @@ def _opening_section(report: Report) -> ReportSection:
     sentences += [contradiction.text for contradiction in report.contradictions]
     if report.assigned_by == "external":
         sentences.append(_EXTERNAL_TEXT)
+    if report.ramp is not None:
+        sentences.append(f"Ramp: {describe_ramp(report.ramp)}.")
     if report.problem:
         sentences.append(f"No answer yet: {report.problem}.")
     position = f", round {report.round} under policy {report.version}" if report.round else ""

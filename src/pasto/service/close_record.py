@@ -20,6 +20,7 @@ from pasto.inference.round_data import CellMoments, CellTable, join_cells
 from pasto.inference.sender_departure import Departure, SenderEvidence
 from pasto.metrics import Moments
 from pasto.report.records import ArmVerdict, ClosedRoundRecord, RoundShortage
+from pasto.service.ramp import RecordedRamp
 from pasto.service.study_file.edit import RecordedEdit
 from pasto.store import CloseRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
@@ -256,6 +257,8 @@ class CloseRecord:
     method: int | None = None
     """Number of the method that gathered the evidence for the verdicts."""
     problems: tuple[str, ...] = ()
+    ramp: RecordedRamp | None = None
+    """Ramp of the enrolment after the close; None in a study without one."""
     edit: RecordedEdit | None = None
     """Edit that ended the round; the next round ran under the edited study file."""
 
@@ -295,6 +298,8 @@ class CloseRecord:
             document["final"] = list(map(asdict, self.final))
         if self.uses_covariates:
             document["uses_covariates"] = True
+        if self.ramp is not None:
+            document["ramp"] = asdict(self.ramp)
         if self.edit is not None:
             document["edit"] = asdict(self.edit)
         if self.senders is not None:
@@ -330,6 +335,7 @@ class CloseRecord:
             verdicts=None if verdicts is None else tuple(ArmVerdict(**verdict) for verdict in verdicts),
             method=document.get("method"),
             problems=tuple(document["problems"]),
+            ramp=None if "ramp" not in document else RecordedRamp.from_saved(document["ramp"]),
             edit=None if "edit" not in document else RecordedEdit.from_saved(document["edit"]),
         )
 

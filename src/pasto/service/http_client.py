@@ -124,6 +124,11 @@ class HttpStudyApi:
             body["generation"] = generation
         return self._request(StudyOverview, "PATCH", _study_path(name), body, who=who)
 
+    def move_ramp(self, name: str, to: str | float, *, who: str, reason: str = "") -> StudyOverview:
+        """Move the ramp of a learning study, or hold it."""
+        body = {"action": "ramp", "to": to, "reason": reason}
+        return self._request(StudyOverview, "PATCH", _study_path(name), body, who=who)
+
     def delete(self, name: str, *, who: str, reason: str = "") -> DeletedStudy:
         """Delete a draft."""
         return self._request(DeletedStudy, "DELETE", _study_path(name) + _reason_query(reason), who=who)

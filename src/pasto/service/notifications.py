@@ -128,6 +128,8 @@ def describe_close(before: StudyRow, transition: StudyTransition, now: float) ->
     elif transition.warned:
         reason = f"guardrail monitor: {', '.join(transition.warned)} may soon reach its stop level"
         yield replace(about, event="guardrail_warning", reason=reason, verdicts=verdicts)
+    if transition.ramp_change is not None:
+        yield replace(about, event="ramp_changed", reason=transition.ramp_change, verdicts=verdicts)
     for kind, name in sorted(transition.newly_departed):
         sender = SenderName(kind.removesuffix("s"), show_sender(name))
         reason = f"units of {sender.kind} {sender.name or 'none'} depart from those of other senders"

@@ -34,11 +34,13 @@ def build_policy(
     identity: str | None = None,
     paused_from: str | None = None,
     has_slices: bool = True,
+    ramp_step: int = 1,
 ) -> PublishedPolicy:
     """Return the policy of a study in a state; equal arguments give equal text.
 
     Salts contain the study's `identity`, or its name, so that studies of one name draw units independently.
-    `paused_from` is the state before a pause: a paused study serves the units that took part before. Without
+    `paused_from` is the state before a pause: a paused study serves the units that took part before. `ramp_step` is the
+    step of a ramp, from 1. Without
     `has_slices`, units outside are an arm of the policy, as in studies of earlier releases.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
@@ -65,12 +67,12 @@ def build_policy(
         valid_from=at,
         expires_after=spec.expires_after,
         signed=spec.signed,
-        enrolment=list_slices(spec, paused_from or state, prefix) if has_slices else (),
+        enrolment=list_slices(spec, paused_from or state, prefix, ramp_step) if has_slices else (),
         audience=spec.audience if has_slices else (),
     )
 
 
-def list_slices(spec: StudySpec, state: str, identity: str) -> tuple[EnrolmentSlice, ...]:
+def list_slices(spec: StudySpec, state: str, identity: str, ramp_step: int = 1) -> tuple[EnrolmentSlice, ...]:
     """Return the slices of the hash whose units take part in a state; () if all units do.
 
     The salt has no version, so a larger share keeps the units of a smaller one. A deployed blend goes to the whole
@@ -83,7 +85,7 @@ def list_slices(spec: StudySpec, state: str, identity: str) -> tuple[EnrolmentSl
     >>> list_slices(spec, "deployed", "feed")
     ()
     """
-    share = spec.traffic.explore
+    share = spec.traffic.enrolled(ramp_step)
     if state == "deployed" or share >= 1.0:
         return ()
     return (EnrolmentSlice("ramp", f"ramp:{identity}", 0, max(1, round(share * BUCKET_TOTAL))),)

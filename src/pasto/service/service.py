@@ -44,6 +44,7 @@ from pasto.service.notifications import (
 from pasto.service.policy_builder import HOLDS
 from pasto.service.policy_cache import PolicyCache
 from pasto.service.policy_export import export_policy
+from pasto.service.ramp import RampTarget, read_target
 from pasto.service.rejections import read_rejected_events
 from pasto.service.reports.builder import ReportBuilder
 from pasto.service.reports.confirmation_report import judge_missing_confirmation
@@ -352,6 +353,32 @@ class Service:
                 return structs.replace(self.show(name), confirmation=verdict)
         raise ConflictError(f"study {name!r} changes too often for {action} to be written; try again")
 
+    def move_ramp(self, name: str, to: str | float, *, who: str, reason: str = "") -> StudyOverview:
+        """Move the ramp of a learning study, or hold it: `to` is the share of a step, next, back, hold or resume.
+
+        The open round ends, and the next policy enrols the units of the new step. While the ramp is held it takes no
+        step forward; a warning still takes it one step back.
+        """
+        check_lines(who=who, reason=reason)
+        for _ in range(MAX_TRIES):
+            row = self._row(name)
+            spec, state = self.policy_cache.spec(row), StudyState.from_text(row.details)
+            target = read_target(name, state.paused_from or row.state, spec.traffic, state.ramp, to)
+            if state.ramp is not None and target == RampTarget(state.ramp.step, state.ramp.is_held):
+                return self.show(name)
+            self._check_not_crowded(row)
+            transition = self._prepare_close(row, NextPhase(row.state, hold=self._find_hold(row)), ramp_target=target)
+            detail = {
+                "closed": row.round,
+                "to": to,
+                "step": target.step,
+                "share": spec.traffic.enrolled(target.step),
+                **summarize_transition(transition),
+            }
+            if self._commit(row, transition, who, "ramp", reason, detail):
+                return self.show(name)
+        raise ConflictError(f"study {name!r} changes too often for its ramp to be moved; try again")
+
     # Rounds
 
     def close_round(self, name: str, *, who: str, reason: str = "", round: int | None = None) -> CloseSummary:
@@ -601,7 +628,13 @@ class Service:
                 "pause the study"
             )
 
-    def _prepare_close(self, row: StudyRow, requested: NextPhase, edit: RecordedEdit | None = None) -> StudyTransition:
+    def _prepare_close(
+        self,
+        row: StudyRow,
+        requested: NextPhase,
+        edit: RecordedEdit | None = None,
+        ramp_target: RampTarget | None = None,
+    ) -> StudyTransition:
         snapshot = self.policy_cache.snapshot_of(row)
         try:
             transition = prepare_close(
@@ -611,6 +644,7 @@ class Service:
                 now=self._study_clock.now(row),
                 past=lambda: read_judged_rounds(self.store, row.number),
                 edit=edit,
+                ramp_target=ramp_target,
             )
         except SourceError as error:
             self._source_health.record_failure(row, error)

@@ -60,6 +60,10 @@ class StudyApi(Protocol):
         """Start, pause, resume, confirm, deploy or archive a study."""
         ...
 
+    def move_ramp(self, name: str, to: str | float, *, who: str, reason: str = "") -> StudyOverview:
+        """Move the ramp of a learning study to a share, to the next step or back; or hold it, or let it go on."""
+        ...
+
     def close_round(self, name: str, *, who: str, reason: str = "") -> CloseSummary:
         """Close the open round."""
         ...

@@ -12,9 +12,11 @@ from msgspec import Meta, Struct
 from pasto.blend import HistoryUse
 from pasto.report.data_quality_records import RejectedEvents
 from pasto.report.lift_records import ConfirmationVerdict
+from pasto.report.ramp_text import RampReport
 from pasto.report.records import BlendRecord, HeldRoundRecord, MonitorReport, SourceProblem
 from pasto.service.lifecycle import STATES, allowed
 from pasto.service.policy_cache import StudySnapshot
+from pasto.service.ramp import report_ramp
 from pasto.service.rounds.data_check import list_held_rounds
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.edit import FieldChange, StudyEdit
@@ -92,6 +94,8 @@ class StudyOverview(StudySummary, frozen=True, kw_only=True):
     ] = None
     edits: tuple[StudyEdit, ...] = ()
     """Latest edits of the running study, oldest first."""
+    ramp: RampReport | None = None
+    """Ramp of a study that learns or is being confirmed."""
     changes: Annotated[
         tuple[FieldChange, ...] | None, Meta(description="After an edit: the fields that it changed, or would change.")
     ] = None
@@ -157,6 +161,7 @@ def describe_study(
         assigned_by="external" if spec.is_external else "pasto",
         history=_read_history(snapshot),
         edits=details.edits,
+        ramp=report_ramp(spec.traffic, details.ramp, details.paused_from or row.state),
         policy=None if policy is None else _describe_policy(policy),
         frozen=details.frozen_answer(spec.objective.hard),
     )

@@ -22,6 +22,7 @@ from pasto.report.records import (
     read_record,
 )
 from pasto.report.summary import write_advice
+from pasto.service.ramp import RampState
 from pasto.service.study_file.edit import FieldChange, StudyEdit
 from pasto.store import StudyRow
 from pasto_sdk.policy_document import RENAMED_ARMS, current_arm
@@ -145,6 +146,8 @@ class StudyState:
 
     None in studies that earlier releases started: each of their policies draws the units outside again, as an arm.
     """
+    ramp: RampState | None = None
+    """Step of the enrolment; None in a study without a ramp."""
 
     @property
     def held_rounds(self) -> set[int]:
@@ -201,6 +204,7 @@ class StudyState:
             ),
             first_edited=saved.get("first_edited"),
             slices_since=saved.get("slices_since"),
+            ramp=None if saved.get("ramp") is None else RampState(**saved["ramp"]),
         )
 
 

@@ -146,6 +146,60 @@ def test_a_draft_is_edited_and_deleted_over_http(serve: Serve) -> None:
     assert api.delete("feed", who="ann").deleted_as == "feed@3"
 
 
+def test_a_ramp_is_moved_over_http(serve: Serve) -> None:
+    site = serve()
+    site.study(traffic={"control": 0.1, "ramp": [0.05, 0.25, 1.0]})
+    url = "/v1/studies/feed"
+    begun = site.client.get(url).json()
+    assert begun["ramp"] == {"step": 1, "shares": [0.05, 0.25, 1.0], "rounds_left": 3, "is_held": False}
+    assert begun["policy"]["enrolled"] == pytest.approx(0.05)
+    moved = site.client.patch(url, json={"action": "ramp", "to": "25%", "reason": "holds so far"}).json()
+    assert (moved["round"], moved["ramp"]["step"], moved["policy"]["enrolled"]) == (2, 2, 0.25)
+    assert site.client.get(f"{url}/audit").json()["audit"][-1]["reason"] == "holds so far"
+    assert site.client.patch(url, json={"action": "ramp", "to": 1.0}).json()["policy"]["enrolled"] == 1.0
+    for wrong, field in (
+        ({"action": "ramp"}, "to"),
+        ({"action": "pause", "reason": "lunch", "to": "next"}, "to"),
+        ({"action": "ramp", "to": "next", "set": {"owner": "me"}}, "set"),
+    ):
+        refused = site.client.patch(url, json=wrong)
+        assert (refused.status_code, refused.json()["error"]["field"]) == (400, field)
+    assert site.client.patch(url, json={"action": "ramp", "to": "7%"}).status_code in (400, 422)
+    api = HttpStudyApi(site.url)
+    held = api.move_ramp("feed", "hold", who="ann").ramp
+    assert held is not None
+    assert held.is_held
+
+
+def test_units_outside_get_the_baseline_without_an_exposure_over_http(serve: Serve) -> None:
+    site = serve()
+    site.study(traffic={"control": 0.1, "explore": 0.25})
+    units = [f"user {number}" for number in range(200)]
+    many = site.client.post(ASSIGN, json={"units": units}).json()["assignments"]
+    single = [site.client.post(ASSIGN, json={"unit": unit}).json() for unit in units[:50]]
+    assert [each["arm"] for each in single] == [each["arm"] for each in many[:50]]
+    outside = [each for each in many if each["arm"] == "not_enrolled"]
+    assert 120 < len(outside) < 180
+    assert {(each["reason"], each["propensity"], each["candidate"]) for each in outside} == {
+        ("DEFAULT", 0.0, "like_weight=1,share_weight=1")
+    }
+    inside = {each["unit"] for each in many} - {each["unit"] for each in outside}
+    assert {each["reason"] for each in many if each["unit"] in inside} == {"SPLIT"}
+    flags = [
+        site.client.post("/ofrep/v1/evaluate/flags/feed", json={"context": {"targetingKey": unit}}).json()
+        for unit in units[:50]
+    ]
+    assert [flag["metadata"]["arm"] for flag in flags] == [each["arm"] for each in single]
+    site.client.post(EVENTS, json=[{"type": "metric", "id": "m", "unit": "ann", "name": "like"}]).raise_for_status()
+    with site.running.service.store.read_transaction() as connection:
+        logged = {row[0] for row in connection.execute("SELECT unit FROM events WHERE kind = 0").fetchall()}
+    assert logged == inside
+    counts = site.client.get("/metrics").text
+    outside_single = sum(each["arm"] == "not_enrolled" for each in single)
+    assert f'pasto_not_enrolled_total{{study="feed",via="assign"}} {len(outside) + outside_single}.0' in counts
+    assert f'pasto_not_enrolled_total{{study="feed",via="ofrep"}} {outside_single}.0' in counts
+
+
 def test_a_running_study_is_edited_over_http(serve: Serve) -> None:
     site = serve()
     site.study()

@@ -83,7 +83,7 @@ def test_every_field_of_a_file_is_read() -> None:
         1.0,
         GuardrailLevel(-5, True),
     )
-    assert spec.traffic == TrafficSpec(0.2, 0.5, 0.02, 0.3, 0.01)
+    assert spec.traffic == TrafficSpec(0.2, 0.5, (), 3, 0.02, 0.3, 0.01)
     assert spec.rounds == RoundsSpec(1800.0, None, 7200.0, 172_800.0)
     assert spec.learner == Thompson(draws=16, half_life=48, structure="independent", floor=0.02)
     assert (spec.unit, spec.confidence, spec.expires_after) == ("session", 0.99, 21_600.0)

@@ -41,9 +41,9 @@ class RequestBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class StudyChange(RequestBody, kw_only=True):
-    """Step of a study's life cycle, or an edit of its file."""
+    """Step of a study's life cycle, an edit of its file, or a step of its ramp."""
 
-    action: Literal["start", "pause", "resume", "confirm", "deploy", "archive", "edit"]
+    action: Literal["start", "pause", "resume", "confirm", "deploy", "archive", "edit", "ramp"]
     reason: Reason = ""
     without_confirmation: (
         Annotated[bool, Meta(description="deploy: deploy a blend that is not confirmed; needs a reason.")] | UnsetType
@@ -101,6 +101,16 @@ class StudyChange(RequestBody, kw_only=True):
     ) = UNSET
     dry_run: (
         Annotated[bool, Meta(description="edit: check it and list its changes; nothing is written.")] | UnsetType
+    ) = UNSET
+    to: (
+        Annotated[
+            str | float,
+            Meta(
+                description="ramp: the share of one of its steps, such as 25%; or next, back, hold or resume. A ramp "
+                "that is held takes no step forward."
+            ),
+        ]
+        | UnsetType
     ) = UNSET
 
 

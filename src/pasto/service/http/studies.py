@@ -133,7 +133,7 @@ async def show_study(call: HttpRequest) -> HttpResponse:
 
 
 async def change_study(call: HttpRequest) -> HttpResponse:
-    """Start, pause, resume, confirm, deploy, archive or edit a study."""
+    """Start, pause, resume, confirm, deploy, archive or edit a study, or move its ramp."""
     name = call.path("name")
     body = await call.json(CHANGE)
     edit = {part: value for part in EDIT_PARTS if (value := getattr(body, part)) is not msgspec.UNSET}
@@ -145,10 +145,19 @@ async def change_study(call: HttpRequest) -> HttpResponse:
         "until": body.until,
     }
     options = {option: value for option, value in given.items() if value is not msgspec.UNSET}
-    foreign = options if body.action == "edit" else edit
+    to = {} if body.to is msgspec.UNSET else {"to": body.to}
+    allowed = {"edit": edit, "ramp": to}.get(body.action, options)
+    foreign = {part: value for parts in (options, edit, to) if parts is not allowed for part, value in parts.items()}
     if foreign:
         field = next(iter(foreign))
         raise ApiError(400, "bad_request", f"{body.action} takes no {field!r}; leave it out", field=field)
+    if body.action == "ramp":
+        if body.to is msgspec.UNSET:
+            raise ApiError(400, "bad_request", "ramp needs a step in to, such as 25%, next, back or hold", field="to")
+        step = body.to
+        return json_response(
+            await call.run(lambda: call.service.move_ramp(name, step, who=call.who, reason=body.reason))
+        )
     if body.action == "edit":
         parts = {EDIT_PARTS[part]: value for part, value in edit.items()}
         return json_response(await call.run(lambda: call.service.edit(name, who=call.who, reason=body.reason, **parts)))

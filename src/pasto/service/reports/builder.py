@@ -28,6 +28,7 @@ from pasto.report.records import (
 from pasto.service.close_record import describe_closed_round
 from pasto.service.event_accounting import EventAccounting
 from pasto.service.policy_cache import StudySnapshot
+from pasto.service.ramp import report_ramp
 from pasto.service.reports.candidate_estimates import CandidateEstimates, estimate_candidates
 from pasto.service.reports.confirmation_report import judge_missing_confirmation, report_confirmation
 from pasto.service.reports.guardrail_report import estimate_prices, find_contradictions, report_guardrails
@@ -101,6 +102,7 @@ class ReportBuilder:
             spreads=measure_spreads(spec, rounds),
             contradictions=find_contradictions(spec, answer, learning.lifts, confirmed_lifts),
             assigned_by="external" if spec.is_external else "pasto",
+            ramp=None if state.ramp is None else report_ramp(spec.traffic, state.ramp, state.paused_from or row.state),
         )
 
     def answer_what_if(self, snapshot: StudySnapshot, question: WhatIfQuestion) -> WhatIfAnswer:

@@ -26,6 +26,16 @@ from pasto.service.close_record import (
 )
 from pasto.service.policy_builder import build_policy, freeze_blend, hold_policy
 from pasto.service.policy_cache import StudySnapshot
+from pasto.service.ramp import (
+    RampState,
+    RampTarget,
+    RecordedRamp,
+    advance_ramp,
+    describe_move,
+    edit_ramp,
+    restart_ramp,
+    set_ramp,
+)
 from pasto.service.rounds.close_inputs import CloseInputs, Look, read_close_inputs
 from pasto.service.rounds.guardrail_check import (
     GuardrailResult,
@@ -48,7 +58,7 @@ from pasto.service.rounds.learner_step import (
     round_observations,
     update_learner,
 )
-from pasto.service.rounds.study_edit import apply_edit
+from pasto.service.rounds.study_edit import EditedStudy, apply_edit
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.edit import RecordedEdit, StudyEdit
 from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, StudyState
@@ -114,6 +124,8 @@ class StudyTransition:
     """Guardrails with a warning since this close."""
     trip: str | None = None
     """Reason why the guardrail monitor pauses the study now."""
+    ramp_change: str | None = None
+    """Sentence about the step that the ramp moves to; None if it stays."""
     newly_departed: frozenset[tuple[str, str]] = frozenset()
     """Senders that depart from the others since this close, by kind and name."""
 
@@ -126,25 +138,32 @@ def prepare_close(
     now: float,
     past: Past = no_past,
     edit: RecordedEdit | None = None,
+    ramp_target: RampTarget | None = None,
 ) -> StudyTransition:
     """End the open round, learn the matured ones and build the next policy; nothing is written yet.
 
     Learned rounds that are correctable are learned again if late events arrived. If a served arm has breached a
     guardrail, the next phase is a pause instead of `requested`. `past` reads the learning rounds before, for a study
     whose state does not carry their evidence. The round is measured and judged under the study file that it ran
-    under; an `edit` applies to what follows.
+    under; an `edit` and the step of a ramp in `ramp_target` apply to what follows.
     """
     row, spec, state = snapshot.row, snapshot.spec, snapshot.state
     if not row.version:
-        started = replace(state, slices_since=1)
+        started = replace(state, slices_since=1, ramp=RampState() if spec.traffic.ramp else None)
         return open_first_round(spec, row, started, requested, high_water=store.read_high_water(row.number), now=now)
     inputs = read_close_inputs(store, snapshot, requested, now=now)
     guardrails = judge_guardrails(spec, row, state, requested, inputs, past)
-    result = compute_close(spec, row, state, requested, inputs, guardrails, now=now, edit=edit)
+    result = compute_close(spec, row, state, requested, inputs, guardrails, now=now, edit=edit, ramp_target=ramp_target)
     problems = (*inputs.problems, *result.problems, *guardrails.problems)
     engine = store.dialect if spec.source is None else OWN_TABLES
     record = build_record(row, inputs, guardrails, result, engine=engine, problems=problems, edit=edit)
-    return build_transition(row, state, inputs, guardrails, result, record, now=now)
+    if result.state.ramp is not None:
+        record = replace(record, ramp=RecordedRamp(result.state.ramp, ramp_target))
+    transition = build_transition(row, state, inputs, guardrails, result, record, now=now)
+    before, after = state.ramp, result.state.ramp
+    if before is None or after is None or before.step == after.step or edit is not None or ramp_target is not None:
+        return transition
+    return replace(transition, ramp_change=describe_move(spec.traffic, before, after, guardrails.verdicts))
 
 
 def open_first_round(
@@ -195,6 +214,7 @@ def compute_close(
     *,
     now: float,
     edit: RecordedEdit | None = None,
+    ramp_target: RampTarget | None = None,
 ) -> CloseResult:
     """Compute the learner, the policy and the state after a close; equal arguments give equal results."""
     phase, trip = choose_phase(spec, row, requested, guardrails)
@@ -204,6 +224,10 @@ def compute_close(
     edited = None if edit is None else apply_edit(spec, edit, learner)
     if edited is not None:
         spec, learner = edited.spec, edited.learner
+    if state.ramp is not None or edited is not None:
+        state = _move_ramp(
+            spec if edited is None else edited.before, row, state, phase, inputs, guardrails, edited, ramp_target
+        )
     is_look = inputs.is_phase and phase.state == row.state
     paused_from = _find_paused_from(row, state, phase)
     frozen, policy = state.frozen, None
@@ -223,6 +247,7 @@ def compute_close(
         edits=state.edits,
         first_edited=state.first_edited,
         slices_since=state.slices_since,
+        ramp=state.ramp,
     )
     next_row = replace(row, generation=row.generation + 1, state=phase.state)
     if edit is not None and edited is not None:
@@ -235,6 +260,37 @@ def compute_close(
     elif is_look:
         next_row = replace(next_row, round=row.round + 1, opened_at=now)
     return CloseResult(phase, trip, learner, policy, next_row, next_state)
+
+
+def _move_ramp(
+    spec: StudySpec,
+    row: StudyRow,
+    state: StudyState,
+    phase: NextPhase,
+    inputs: CloseInputs,
+    guardrails: GuardrailResult,
+    edited: EditedStudy | None,
+    target: RampTarget | None,
+) -> StudyState:
+    """Return the state with the ramp after a close: moved by the verdicts, by a request or by an edit.
+
+    A study of an earlier release enrols by slices from the edit on that gives it a ramp or an audience.
+    """
+    ramp = state.ramp
+    if ramp is not None:
+        if target is not None:
+            ramp = set_ramp(ramp, target, row.round)
+        elif phase.state == "learning" != row.state:
+            ramp = restart_ramp(ramp, row.round)
+        elif phase.state == "learning":
+            learned = [entry.round for entry, cells in inputs.matured if any(cell.units for cell in cells)]
+            ramp = advance_ramp(spec, ramp, row.round, learned, guardrails.verdicts)
+    if edited is None:
+        return replace(state, ramp=ramp)
+    ramp = edit_ramp(spec.traffic, edited.spec.traffic, ramp, row.round)
+    needs_slices = edited.spec.traffic.ramp or edited.spec.audience
+    since = row.version + 1 if needs_slices and state.slices_since is None else state.slices_since
+    return replace(state, ramp=ramp, slices_since=since)
 
 
 def _find_paused_from(row: StudyRow, state: StudyState, phase: NextPhase) -> str | None:
@@ -291,6 +347,7 @@ def publish_next(
         identity=state.identity,
         paused_from=state.paused_from if phase.state == "paused" else None,
         has_slices=state.slices_since is not None and state.slices_since <= version,
+        ramp_step=1 if state.ramp is None else state.ramp.step,
     )
     return frozen, policy
 
@@ -404,6 +461,8 @@ def commit_transition(
         trip = escape_control(transition.trip)  # it contains names of metrics, and must be stored
         states = {"from": before.state, "to": transition.after.state}
         lines.append(AuditRow(line.at, "guardrail monitor", "trip", trip, states))
+    if transition.ramp_change is not None:
+        lines.append(AuditRow(line.at, "guardrail monitor", "ramp", escape_control(transition.ramp_change), {}))
     return store.update_study(
         before,
         transition.after,

@@ -17,6 +17,7 @@ from pasto.report.records import ArmVerdict
 from pasto.report.replay_report import ExceptionKind, ReplayDifference, ReplayException, ReplayReport
 from pasto.service.close_record import CloseRecord, NextPhase
 from pasto.service.lifecycle import PHASES
+from pasto.service.ramp import RampState
 from pasto.service.rounds.close import CloseResult, compute_close, judge_guardrails, open_first_round
 from pasto.service.rounds.close_inputs import CloseInputs, Look, list_maturing
 from pasto.service.rounds.data_check import CheckedRounds
@@ -96,7 +97,8 @@ class ReplayedStudy:
         self._spec = spec
         self._source = source
         sliced = StudyState.from_text(row.details).slices_since
-        self._state = StudyState(identity=identity_of(row), slices_since=1 if sliced == 1 else None)
+        ramp = RampState() if spec.traffic.ramp and sliced == 1 else None
+        self._state = StudyState(identity=identity_of(row), slices_since=1 if sliced == 1 else None, ramp=ramp)
         draft = replace(row, state="draft", round=0, version=0, details=self._state.to_text())
         opened = open_first_round(
             spec, draft, self._state, NextPhase("learning"), high_water=first.after_sequence, now=first.published_at
@@ -125,6 +127,7 @@ class ReplayedStudy:
             guardrails,
             now=close.closed_at,
             edit=record.edit,
+            ramp_target=None if record.ramp is None else record.ramp.target,
         )
         self._compare(close, record, result)
         policy = result.policy_row(close.high_water, close.closed_at)
@@ -138,6 +141,9 @@ class ReplayedStudy:
     def _compare(self, close: CloseRow, record: CloseRecord, result: CloseResult) -> None:
         if result.phase != record.next_phase:
             raise ReplayMismatchError("guardrail_monitor", record.next_phase.state, result.phase.state)
+        recorded = None if record.ramp is None else record.ramp.after
+        if result.state.ramp != recorded:
+            raise ReplayMismatchError("ramp", str(recorded), str(result.state.ramp))
         if not result.learner.has_checksum(close.learner_checksum):
             raise ReplayMismatchError("learner", close.learner_checksum, result.learner.checksum)
 

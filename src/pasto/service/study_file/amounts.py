@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from pasto.document_validation import LARGEST, FieldKind, ProblemList, show_value
@@ -11,6 +12,9 @@ from pasto.service.study_file.spec import GuardrailLevel
 
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{0,400})?|\.[0-9]{1,400}"
 _PERCENT = re.compile(rf"([+-]?)\s*({_NUMBER})\s*%")
+_ROUNDS = re.compile(r"([0-9]{1,4})\s*rounds?")
+MAX_RAMP_STEPS = 20
+MAX_RAMP_ROUNDS = 1_000
 _ANY_NUMBER = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
 
 
@@ -75,6 +79,38 @@ def read_share(
     return share
 
 
+def parse_share(given: object) -> float | None:
+    """Return the share that a text or a number names; None if it names none.
+
+    >>> parse_share("25%"), parse_share(0.25), parse_share("next")
+    (0.25, 0.25, None)
+    """
+    return read_share(ProblemList(), "", given)
+
+
+def _read_ramp(problems: ProblemList, path: str, given: object) -> tuple[float, ...] | None:
+    if not isinstance(given, (list, tuple)) or not 2 <= len(given) <= MAX_RAMP_STEPS:
+        needed = f"must be a list of 2 to {MAX_RAMP_STEPS} shares, such as [1%, 5%, 25%, 100%]"
+        problems.add(path, f"{needed}, got {show_value(given)}; for one share write explore")
+        return None
+    shares = [read_share(problems, f"{path}[{place}]", share, open_ends="low") for place, share in enumerate(given)]
+    steps = tuple(share for share in shares if share is not None)
+    if len(steps) == len(shares) and any(share >= larger for share, larger in pairwise(steps)):
+        problems.add(path, f"must increase from step to step, got {show_value(given)}; put the smallest share first")
+    return steps
+
+
+def _read_rounds(problems: ProblemList, path: str, given: object) -> int | None:
+    match = _ROUNDS.fullmatch(given.strip()) if isinstance(given, str) else None
+    number = int(match[1]) if match is not None else given
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MAX_RAMP_ROUNDS:
+        problems.add(
+            path, f"must be a number of rounds from 1 to {MAX_RAMP_ROUNDS}, such as '3 rounds', got {show_value(given)}"
+        )
+        return None
+    return number
+
+
 def share_kind(low: float = 0.0, high: float = 1.0, open_ends: str = "") -> FieldKind:
     """Return the kind of fields that hold a share; `open_ends` names the ends that it may not reach."""
     number: dict[str, Any] = {
@@ -90,6 +126,26 @@ def share_kind(low: float = 0.0, high: float = 1.0, open_ends: str = "") -> Fiel
     )
 
 
+RAMP = FieldKind(
+    "list of shares",
+    {
+        "type": "array",
+        "items": share_kind(open_ends="low").schema,
+        "minItems": 2,
+        "maxItems": MAX_RAMP_STEPS,
+    },
+    _read_ramp,
+)
+ROUNDS = FieldKind(
+    "number of rounds",
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": MAX_RAMP_ROUNDS},
+            {"type": "string", "pattern": r"^\s*[0-9]{1,4}\s*rounds?\s*$"},
+        ]
+    },
+    _read_rounds,
+)
 LEVEL: FieldKind = FieldKind(
     "number or percentage",
     {"anyOf": [_ANY_NUMBER, {"type": "string", "pattern": rf"^\s*(?:[+-]\s*(?:{_NUMBER})|0+(?:\.0*)?)\s*%\s*$"}]},

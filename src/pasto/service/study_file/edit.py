@@ -288,10 +288,15 @@ def _set_field(target: dict[str, Any], path: str, value: Any, spec: StudySpec) -
         owner, name = target[section], rest
     if value is None:
         owner.pop(name, None)
+        if path == "traffic.ramp":
+            owner.pop("advance_after", None)
     else:
         owner[name] = value
         if name in ("every", "exposures") and section == "rounds":
             owner.pop("exposures" if name == "every" else "every", None)
+        if name in ("explore", "ramp") and section == "traffic":
+            for other in ("ramp", "advance_after") if name == "explore" else ("explore",):
+                owner.pop(other, None)
 
 
 def _release_stop_level(rail: dict[str, Any], target: Mapping[str, Any], spec: StudySpec) -> None:

@@ -53,7 +53,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
     candidates = read_candidates(problems, fields)
     metrics = _read_metrics(problems, fields)
     aims = read_goals(problems, fields, metrics, stored=stored)
-    traffic = TrafficSpec(**FIELDS.read(problems, "traffic", fields.get("traffic", {})))
+    traffic = _read_traffic(problems, fields.get("traffic", {}))
     rounds = _read_rounds(problems, fields.get("rounds", {}))
     learner = _read_learner(problems, fields, traffic, None if candidates is None else candidates.candidates)
     has_source = fields.get("source") is not None
@@ -124,7 +124,7 @@ def _write_document(spec: StudySpec, candidates: dict[str, Any], learner: Learne
         "metrics": {label: metric_document(metric) for label, metric in spec.metrics.items()},
         "goal": goal_document(spec.objective),
         "guardrails": [rail_document(rail) for rail in spec.guardrails],
-        "traffic": {key: share for key, share in asdict(spec.traffic).items() if share is not None},
+        "traffic": spec.traffic.to_document(),
         "rounds": {key: value for key, value in asdict(spec.rounds).items() if value is not None},
         "learner": learner.document,
         "confidence": spec.confidence,
@@ -151,6 +151,15 @@ def _read_metrics(problems: ProblemList, fields: Mapping[str, Any]) -> dict[str,
     except StudyFileError as error:
         problems.take(error)
         return {}
+
+
+def _read_traffic(problems: ProblemList, given: object) -> TrafficSpec:
+    fields = FIELDS.read(problems, "traffic", given)
+    if "ramp" in fields and "explore" in fields:
+        problems.add("traffic.explore", "cannot be given with ramp, whose steps are the shares; leave one of them out")
+    if "advance_after" in fields and isinstance(given, Mapping) and "ramp" not in given:
+        problems.add("traffic.advance_after", "is for a ramp; give one, such as ramp: [1%, 5%, 100%], or leave it out")
+    return TrafficSpec(**fields)
 
 
 def _read_rounds(problems: ProblemList, given: object) -> RoundsSpec:

@@ -24,7 +24,7 @@ from pasto.durations import duration_kind
 from pasto.metrics.definition_fields import METRIC_FIELDS, METRIC_NAME, RATIO_FIELDS
 from pasto.metrics.parsing import MAX_METRICS
 from pasto.optimize.learners import LEARNERS
-from pasto.service.study_file.amounts import LEVEL, LOSS, share_kind
+from pasto.service.study_file.amounts import LEVEL, LOSS, RAMP, ROUNDS, share_kind
 
 MAX_CANDIDATES = 10_000
 MAX_PARAMETERS = 64
@@ -284,6 +284,21 @@ FIELDS = FieldTable(
             "100%",
             "Of all units: take part, always the same ones; the others get the baseline, without exposures",
             "20%",
+        ),
+        Field(
+            "traffic.ramp",
+            RAMP,
+            "—",
+            "Instead of `explore`: shares that grow step by step, while every guardrail holds",
+            "[1%, 5%, 25%, 100%]",
+        ),
+        Field(
+            "traffic.advance_after",
+            ROUNDS,
+            "3",
+            "Learned rounds of a step after which the ramp goes one step forward, if every guardrail holds; a warning "
+            "takes it one step back",
+            "3 rounds",
         ),
         Field(
             "traffic.min_share",

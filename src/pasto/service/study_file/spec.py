@@ -87,12 +87,34 @@ class TrafficSpec:
     """Of the units that take part, held on the baseline to compare with."""
     explore: float = 1.0
     """Of all units, those that take part; the others get the baseline, and nothing is learned from them."""
+    ramp: tuple[float, ...] = ()
+    """Increasing shares of all units that take part, by step, instead of `explore`; empty without a ramp."""
+    advance_after: int = 3
+    """Learned rounds of a step, with every guardrail holding, after which a ramp goes one step forward."""
     min_share: float = 0.01
     """Of the learner's units, spread evenly over all candidates."""
     max_share: float | None = None
     """The most that any candidate except the baseline may get of the learner's units."""
     new_candidate_share: float | None = None
     """The most that a candidate without any measurement may get of them."""
+
+    def enrolled(self, step: int = 1) -> float:
+        """Return the share of all units that take part, at a step of the ramp from 1 on.
+
+        >>> TrafficSpec(explore=0.2).enrolled(), TrafficSpec(ramp=(0.01, 0.05)).enrolled(2)
+        (0.2, 0.05)
+        """
+        return self.ramp[step - 1] if self.ramp else self.explore
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the section as a study file writes it.
+
+        >>> TrafficSpec(ramp=(0.01, 1.0)).to_document()
+        {'control': 0.1, 'ramp': [0.01, 1.0], 'advance_after': 3, 'min_share': 0.01}
+        """
+        unused = ("explore",) if self.ramp else ("ramp", "advance_after")
+        document = {name: share for name, share in asdict(self).items() if share is not None and name not in unused}
+        return document | ({"ramp": list(self.ramp)} if self.ramp else {})
 
 
 PHASE_CHECK_SECONDS = 3600.0
