@@ -187,7 +187,7 @@ def _read_spreads(spec: StudySpec, study: str, measured: Mapping[str, MetricSpre
         )
     facts = {}
     for name, spread in common.items():
-        numbers: dict[str, Any] = {"mean": spread.mean, "deviation": spread.deviation, "spread": spread.effect_spread}
+        numbers = {"mean": spread.mean, "deviation": spread.deviation, "spread": spread.effect_spread}
         known = {label: value for label, value in numbers.items() if value}
         facts[name] = MetricFacts(**known, sources=dict.fromkeys(known, "study"))
     return facts

@@ -147,12 +147,19 @@ def simulate(
         rounds or (THOMPSON_ROUNDS if studied else PAPER_ROUNDS),
         runs or (THOMPSON_RUNS if studied else PAPER_RUNS),
     )
-    sizes: dict[str, Any] = {
-        "runs": runs, "rounds": rounds, "parallel": parallel, "seed": seed, "checkpoints": _checkpoints(rounds)
-    }  # fmt: skip
+    simulated = run_studies if studied else monte_carlo
     with progress_bar() as progress:
-        simulated = run_studies if studied else monte_carlo
-        trace = simulated(chosen, place, **sizes, progress=progress, label=f"{learner} in {world}")
+        trace = simulated(
+            chosen,
+            place,
+            runs=runs,
+            rounds=rounds,
+            parallel=parallel,
+            seed=seed,
+            checkpoints=_checkpoints(rounds),
+            progress=progress,
+            label=f"{learner} in {world}",
+        )
     best, single = float(trace.optimum.mean()), float(trace.single.mean())
     gap = best - single > 1e-9 * (1.0 + abs(best))
     gains = relative_gain(trace) if gap else None
@@ -216,7 +223,7 @@ def _build_learner(name: str, step_size: float | None, exploration: float | None
     from pasto.optimize.learners.mirror_ascent import Schedule
 
     kind: Any = type(make_learner(name))
-    settings: dict[str, Any] = {}
+    settings: dict[str, float | Schedule] = {}
     if step_size is not None:
         if not 0 < step_size < float("inf"):
             raise OptionError(f"--step-size must be a positive number, got {step_size}")

@@ -226,8 +226,13 @@ def _action(
 
     change_state.__doc__ = sentence
     decorated: Any = click.argument("study_name", metavar="NAME")(change_state)
-    requirement: dict[str, Any] = {"required": True} if needs_reason else {"default": ""}
-    decorated = click.option("--reason", metavar="TEXT", help="Reason, for the audit log.", **requirement)(decorated)
+    decorated = click.option(
+        "--reason",
+        metavar="TEXT",
+        help="Reason, for the audit log.",
+        required=needs_reason,
+        default=None if needs_reason else "",
+    )(decorated)
     command: click.Command = study.command(
         name, short_help=sentence.split(";")[0].rstrip(".") + ".", epilog=f"\b\nExample:\n  pasto study {name} feed\n"
     )(api_options(as_json_option(decorated)))

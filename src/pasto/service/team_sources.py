@@ -167,8 +167,8 @@ def _engine_errors(dialect: str) -> type[Exception]:
 def _postgres(place: str) -> Any:
     import psycopg
 
-    given: dict[str, Any] = dict(psycopg.conninfo.conninfo_to_dict(place))
-    return psycopg.connect(**{"connect_timeout": CONNECT_SECONDS, **given})
+    timeout = psycopg.conninfo.conninfo_to_dict(place).get("connect_timeout", CONNECT_SECONDS)
+    return psycopg.connect(place, connect_timeout=timeout)
 
 
 def _spark(place: str) -> Any:

@@ -30,7 +30,7 @@ def open_duckdb(
     """
     import duckdb
 
-    settings: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    settings: dict[str, bool | int | str] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
     if threads is not None:
         settings["threads"] = threads
     if memory is not None:

@@ -68,10 +68,11 @@ class MirrorAscentState:
 
     def copy(self) -> Self:
         """Return the state with arrays of its own."""
-        arrays: dict[str, Any] = {
-            f.name: value.copy() for f in fields(self) if isinstance(value := getattr(self, f.name), np.ndarray)
-        }
-        return replace(self, **arrays)
+        state = replace(self)
+        for f in fields(self):
+            if isinstance(value := getattr(self, f.name), np.ndarray):
+                setattr(state, f.name, value.copy())
+        return state
 
 
 State = TypeVar("State", bound=MirrorAscentState)
