@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from pasto.cli.environment import missing_extra, use_one_thread
+from pasto.cli.options import as_json_option
 from pasto.cli.output import console, print_json, print_table, progress_bar
 from pasto.formatting import format_number
 
@@ -43,7 +44,7 @@ Examples:
 @click.argument("name", default="list")
 @click.option("--quick", is_flag=True, help="Run a smaller size: about a minute, with less precise numbers.")
 @click.option("--out", type=click.Path(file_okay=False), help="Write JSON and figures (PNG, SVG) into this directory.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+@as_json_option
 def bench(name: str, quick: bool, out: str | None, as_json: bool) -> None:
     """Measure PASTO and other ways of doing the same work, in the same run on this machine.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pasto.cli.options import as_json_option
 from pasto.cli.output import console, echo, print_json, print_table, progress_bar
 from pasto.errors import InputError
 from pasto.formatting import format_number
@@ -75,7 +76,7 @@ Examples:
     metavar="DIR",
     help="Store trained models in this directory, and reuse them in the next run.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+@as_json_option
 def paper(
     name: str,
     runs: int | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pasto.cli.environment import use_one_thread
+from pasto.cli.options import as_json_option
 from pasto.cli.output import console, echo, print_json, print_table
 from pasto.errors import InputError
 
@@ -72,7 +73,7 @@ Examples:
     help="Write the service's report to this file as one HTML page.",
 )
 @click.option("--keep-running", is_flag=True, help="Leave the service running at the end, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+@as_json_option
 def demo(
     world: str,
     seed: int,

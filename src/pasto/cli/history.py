@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from pasto.cli.means_file import read_rows
+from pasto.cli.options import as_json_option
 from pasto.cli.output import print_json
-from pasto.cli.study import as_json_option
 from pasto.errors import InputError
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")

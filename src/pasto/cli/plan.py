@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from pasto.cli.connection import api_options
+from pasto.cli.options import as_json_option
 from pasto.cli.plan_effect import plan_effect
 from pasto.cli.plan_study import plan_file, read_metric_numbers
 from pasto.errors import OptionError
@@ -150,7 +151,7 @@ Examples:
     help="Random seed of the simulation.",
 )
 @api_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+@as_json_option
 @click.pass_context
 def plan(
     ctx: click.Context,

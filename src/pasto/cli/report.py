@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pasto.cli.connection import api_options, open_api
+from pasto.cli.options import as_json_option
 from pasto.cli.output import echo, print_json
 from pasto.errors import InputError, OptionError
 
@@ -48,7 +49,7 @@ Examples:
 @click.option("--drop", multiple=True, metavar="GUARDRAIL", help="What-if: leave this guardrail out.")
 @click.option("--only", multiple=True, metavar="CANDIDATE", help="What-if: use only this candidate; can be repeated.")
 @api_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+@as_json_option
 def report(
     name: str,
     html: Path | None,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pasto.cli.connection import api_options, current_user, open_api
+from pasto.cli.options import as_json_option, reason_option, required_reason_option
 from pasto.cli.output import console, echo, print_json, print_table
-from pasto.cli.study import as_json_option
 
 if TYPE_CHECKING:
     from pasto.report.records import ClosedRoundRecord
@@ -25,7 +25,7 @@ def round_() -> None:
 
 @round_.command(short_help="Close the open round now.", epilog="\b\nExample:\n  pasto round close feed\n")
 @click.argument("name")
-@click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
+@reason_option
 @api_options
 @as_json_option
 def close(name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
@@ -51,7 +51,7 @@ Examples:
 @click.argument("name")
 @click.argument("round", type=click.IntRange(min=1))
 @click.argument("resolution", type=click.Choice(["learn", "discard"]))
-@click.option("--reason", required=True, metavar="TEXT", help="Reason, for the audit log.")
+@required_reason_option
 @api_options
 @as_json_option
 def resolve(

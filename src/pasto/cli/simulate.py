@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pasto.cli.means_file import note_percent, read_means
+from pasto.cli.options import as_json_option
 from pasto.cli.output import console, print_json, print_table, progress_bar
 from pasto.errors import OptionError
 from pasto.formatting import format_number
@@ -96,7 +97,7 @@ Examples:
     help="For a file: as in `pasto solve`. The learners algorithm1 and scgd need a penalty.",
 )
 @click.option("--name-column", metavar="COLUMN", help="For a file: the column with the candidates' names.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+@as_json_option
 def simulate(
     world: str,
     learner: str,

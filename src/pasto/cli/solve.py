@@ -7,6 +7,7 @@ from difflib import get_close_matches
 import click
 
 from pasto.cli.means_file import note_percent, read_means
+from pasto.cli.options import as_json_option
 from pasto.cli.output import as_value, console, print_answer, print_json
 from pasto.errors import MeansError, OptionError
 
@@ -39,7 +40,7 @@ Examples:
 )
 @click.option("--name-column", metavar="COLUMN", help="Column with the candidates' names.")
 @click.option("--baseline", metavar="NAME", help="Candidate that percentages refer to.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+@as_json_option
 def solve(
     means: str,
     maximize: tuple[str, ...],

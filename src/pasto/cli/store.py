@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pasto.cli.connection import api_options, current_user, open_api, open_writable_store, print_store, store_option
-from pasto.cli.duration_option import DurationType
+from pasto.cli.options import DurationType, reason_option
 from pasto.cli.output import echo
 from pasto.errors import InputError
 
@@ -168,7 +168,7 @@ def archive(
 )
 @click.argument("study")
 @click.argument("unit")
-@click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
+@reason_option
 @archive_option
 @api_options
 def erase_unit(

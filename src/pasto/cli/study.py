@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pasto.cli.connection import api_options, current_user, open_api, warn_unserved
+from pasto.cli.options import as_json_option, reason_option, required_reason_option
 from pasto.cli.output import console, echo, format_local_time, print_facts, print_json, print_table
 from pasto.cli.study_check import check, history_option, load_with_history
 from pasto.cli.study_edit import candidate, describe_edit, edit, ramp
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 MAX_EDITS = 10
 """Edits that `pasto study show` prints; the audit log has all."""
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
 
 @click.group(
@@ -112,7 +112,7 @@ Examples:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @history_option
 @click.option("--start", is_flag=True, help="Start the study at once.")
-@click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
+@reason_option
 @api_options
 @as_json_option
 def create(
@@ -151,7 +151,7 @@ def create(
 
 @study.command(short_help="Delete a draft.", epilog="\b\nExample:\n  pasto study delete feed\n")
 @click.argument("name")
-@click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
+@reason_option
 @api_options
 @as_json_option
 def delete(name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
@@ -226,13 +226,7 @@ def _action(
 
     change_state.__doc__ = sentence
     decorated: Any = click.argument("study_name", metavar="NAME")(change_state)
-    decorated = click.option(
-        "--reason",
-        metavar="TEXT",
-        help="Reason, for the audit log.",
-        required=needs_reason,
-        default=None if needs_reason else "",
-    )(decorated)
+    decorated = (required_reason_option if needs_reason else reason_option)(decorated)
     command: click.Command = study.command(
         name, short_help=sentence.split(";")[0].rstrip(".") + ".", epilog=f"\b\nExample:\n  pasto study {name} feed\n"
     )(api_options(as_json_option(decorated)))

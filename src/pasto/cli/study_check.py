@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pasto.cli.connection import api_options, open_api
+from pasto.cli.options import as_json_option
 from pasto.cli.output import console, echo, print_json, print_table
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def load_with_history(file: Path, history: str | None) -> StudySpec:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @history_option
 @api_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+@as_json_option
 def check(file: Path, history: str | None, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Check a study file and, if it has a `source:`, its tables, columns, types and permissions. No study is created.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pasto.cli.connection import api_options, current_user, open_api
+from pasto.cli.options import as_json_option, reason_option
 from pasto.cli.output import console, echo, format_local_time, print_json
 from pasto.cli.study_check import history_option, load_with_history
 from pasto.errors import OptionError
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from pasto.service.study_records import StudyOverview
 
 STUDY_FILE_ENDINGS = (".yaml", ".yml", ".json", ".toml")
-reason_option = click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
 
 @click.command(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pasto.cli.connection import api_options, current_user, open_api
+from pasto.cli.options import as_json_option
 from pasto.cli.output import console, echo, format_local_time, print_json, print_table
-from pasto.cli.study import as_json_option
 from pasto.errors import InputError
 
 if TYPE_CHECKING:

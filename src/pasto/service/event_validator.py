@@ -69,13 +69,13 @@ def required_fields(spec: StudySpec) -> Mapping[str, tuple[tuple[str, bool], ...
     >>> required_fields(read_spec(EXAMPLE, "yaml"))
     {'watch': (('seconds', True),), 'like': (), 'view': ()}
     """
-    found: dict[str, dict[str, bool]] = {}
+    fields_by_event: dict[str, dict[str, bool]] = {}
     for column in spec.columns:
-        fields = found.setdefault(column.event, {})
+        fields = fields_by_event.setdefault(column.event, {})
         for name in (column.value, column.by) if column.aggregate != "distinct" else ():
             if name is not None:
                 fields[name] = fields.get(name, False) or not column.where
-    return {event: tuple(fields.items()) for event, fields in found.items()}
+    return {event: tuple(fields.items()) for event, fields in fields_by_event.items()}
 
 
 def required_keys(spec: StudySpec) -> Mapping[str, tuple[str, ...]]:
@@ -83,11 +83,11 @@ def required_keys(spec: StudySpec) -> Mapping[str, tuple[str, ...]]:
 
     A field that is only read under a condition may be missing.
     """
-    found: dict[str, dict[str, None]] = {}
+    keys_by_event: dict[str, dict[str, None]] = {}
     for column in spec.columns:
         if column.aggregate == "distinct" and column.value is not None and not column.where:
-            found.setdefault(column.event, {})[column.value] = None
-    return {event: tuple(names) for event, names in found.items()}
+            keys_by_event.setdefault(column.event, {})[column.value] = None
+    return {event: tuple(names) for event, names in keys_by_event.items()}
 
 
 class EventValidator:
@@ -101,7 +101,7 @@ class EventValidator:
 
     def __init__(self, policy_cache: PolicyCache, snapshot: StudySnapshot, signing_key: str | None = None) -> None:
         self._policy_cache = policy_cache
-        self._standing = snapshot
+        self._snapshot = snapshot
         self._signing_key = signing_key
         """None if the study takes unsigned exposures."""
         self._required_fields = required_fields(snapshot.spec)
@@ -298,7 +298,7 @@ class EventValidator:
                 "signature is missing, and this study takes signed exposures only; send them with an SDK whose key has "
                 "the scope evaluate, or decide over HTTP with assign"
             )
-        name = self._standing.row.name
+        name = self._snapshot.row.name
         expected = sign_exposure(key, study=name, version=event.version, unit=event.unit, candidate=event.candidate)
         if not compare_digest(expected.encode(), event.signature.encode()):
             return (
@@ -308,12 +308,12 @@ class EventValidator:
         return None
 
     def _policy(self, version: int, policies: dict[int, PublishedPolicy | None]) -> PublishedPolicy | None:
-        found = self._policy_cache.published(self._standing, version) if version else None
+        found = self._policy_cache.published(self._snapshot, version) if version else None
         policies[version] = found
         return found
 
     def _unknown(self, version: int) -> str:
-        name = self._standing.row.name
+        name = self._snapshot.row.name
         return f"version is {version}, which study {name!r} never published; send the version of the policy served"
 
 

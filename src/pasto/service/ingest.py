@@ -1,4 +1,4 @@
-"""Taking events in: checked, handed to the store, and answered when they are durable."""
+"""Ingestion of events: validated, handed to the store, and answered when they are durable."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Scheduler:
         self._poll = poll
         self._monotonic = monotonic
         self._refresher = PeriodicThread("refresh", self.refresh, poll, log.warning)
-        self._closer = PeriodicThread("close_due", self._request_closes, poll, log.warning)
+        self._closer = PeriodicThread("close_due", self._request_all_due, poll, log.warning)
         self._own_pool = ClosePool("own", threads, threads)
         self._source_pool = ClosePool("source", threads, max(1, threads // 2))
         self._pending: dict[str, PendingClose] = {}
@@ -156,7 +156,7 @@ class Scheduler:
     def tick(self) -> int:
         """Check every study once, and wait for the closes; return the number of rounds that this node closed."""
         self.refresh()
-        return sum(future.result() for future in self._list_requested())
+        return sum(future.result() for future in self._request_due())
 
     def refresh(self) -> None:
         """Read the changes of other nodes, and extend the claims on the rounds that this node closes."""
@@ -180,10 +180,10 @@ class Scheduler:
         for name in self._service.policy_cache.names():
             yield "pasto_round_close_lag_seconds", meaning, lags.get(name, 0.0), {"study": name}
 
-    def _request_closes(self) -> None:
-        self._list_requested()
+    def _request_all_due(self) -> None:
+        self._request_due()
 
-    def _list_requested(self) -> list[Future[int]]:
+    def _request_due(self) -> list[Future[int]]:
         """Request the closes of the rounds that are due; return their results to come."""
         requested = []
         for name in self._service.policy_cache.names():

@@ -1,10 +1,14 @@
-"""Duration as the value of a command-line option: `--grace 30min`."""
+"""Options that several commands have: `--json`, `--reason`, and durations such as `--grace 30min`."""
 
 from __future__ import annotations
 
 import click
 
 from pasto.durations import YEAR_SECONDS, describe_durations, parse_duration
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+reason_option = click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
+required_reason_option = click.option("--reason", required=True, metavar="TEXT", help="Reason, for the audit log.")
 
 
 class DurationType(click.ParamType[float]):
