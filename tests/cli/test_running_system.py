@@ -387,6 +387,42 @@ def test_a_study_started_on_a_running_service_is_served(run: Any, service: str, 
     assert f"using the service at {service}\n" in by_address.stderr
 
 
+def test_layers_and_the_holdout_are_printed(run: Any, work_folder: Path) -> None:
+    assert run("study", "init").exit_code == 0
+    text = (work_folder / "study.yaml").read_text(encoding="utf-8")
+    for name, share in (("feed", "40%"), ("search", "30%")):
+        (work_folder / f"{name}.yaml").write_text(
+            text.replace("name: feed", f"name: {name}") + f"layer: {{name: home, share: {share}}}\n", encoding="utf-8"
+        )
+        assert run("study", "create", f"{name}.yaml", "--start").exit_code == 0
+    listed = [line.split() for line in run("layer", "list").stdout.splitlines()]
+    assert listed == [
+        ["layer", "unit", "study", "state", "share", "from", "to"],
+        ["home", "user", "feed", "learning", "40.00%", "0.00%", "40.00%"],
+        ["home", "user", "search", "learning", "30.00%", "40.00%", "70.00%"],
+        ["home", "user", "free", "30.00%", "70.00%", "100.00%"],
+    ]
+    assert json.loads(run("layer", "list", "--json").stdout)[0]["free"] == pytest.approx(0.3)
+    assert run("holdout", "show").stdout == "there is no holdout\n"
+    missing = run("holdout", "sql", "--table", "users", "--metric", "watch")
+    assert missing.exit_code == 2
+    assert "pasto holdout set 5%" in missing.stderr
+    made = run("holdout", "set", "5%", "--reason", "launches")
+    assert made.exit_code == 0
+    assert "5.00% of all units (user) are held out of every study, set" in made.stdout
+    assert made.stdout.count("from the next policy on") == 2
+    query = run("holdout", "sql", "--table", "users", "--metric", "watch")
+    assert "note: feed does not leave the holdout out: from the next policy on" in query.stderr
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE users AS SELECT 'user ' || range AS unit, 1.0 AS watch FROM range(1000)")
+        ((metric, units, others, *_),) = connection.execute(query.stdout).fetchall()
+    assert metric == "watch"
+    assert 25 < units < 80
+    assert units + others == 1000
+    assert "there is no holdout" in run("holdout", "delete").stdout
+    assert run("holdout", "set", "70%").exit_code == 2
+
+
 def test_a_running_store_is_backed_up_and_checked(run: Any, service: str) -> None:
     assert run("store", "backup", "monday.db").exit_code == 0
     assert run("store", "check").exit_code == 0

@@ -390,3 +390,21 @@ def test_only_named_files_are_given_out(browser: Any) -> None:
         assert (again.status_code, again.content) == (304, b"")
     for name in ("vendor/MANIFEST", "../dashboard.py", "%2e%2e/dashboard.py", "nothing.js"):
         assert browser.get(f"/static/{name}").status_code == 404
+
+
+def test_layers_the_holdout_and_other_studies_are_on_the_pages(browser: Any, learned: Service) -> None:
+    assert "Layers and holdout" not in browser.get("/").text
+    document = {**learned.show("feed").document, "name": "search", "layer": {"name": "home", "share": "40%"}}
+    learned.create(document, who="ann")
+    learned.change("search", "start", who="ann")
+    learned.set_holdout("5%", who="ann")
+    for path in ("/", "/parts/studies"):
+        page = browser.get(path).text
+        assert "Layers and holdout" in page
+        assert "5.00% of all units (user) are held out of every study" in page
+        assert "feed: from the next policy on" in page
+        assert '<a href="/studies/search">search</a></td><td>learning</td><td class="number">40.00%' in page
+        assert '<td class="muted">free</td><td></td><td class="number">60.00%' in page
+    answer = browser.get("/studies/feed/answer").text
+    assert "Other studies on the same units" in answer
+    assert "<td>search</td><td>learning</td><td>40.0%</td>" in answer

@@ -188,3 +188,13 @@ def test_a_reader_of_one_study_with_a_login_changes_nothing(
     assert refused.status_code == 403
     assert "admin:feed" in refused.text
     assert browser.get("/studies/feed/edit").status_code == 403
+
+
+@pytest.mark.parametrize(("scope", "is_listed"), [("read", True), ("admin", True), ("read:feed", False)])
+def test_layers_and_the_holdout_are_for_readers_of_all_studies(
+    browser: Browser, application: Application, learned: Service, scope: str, is_listed: bool
+) -> None:
+    learned.set_holdout("5%", who="ann")
+    made = application.context.keys.create("ann", [scope])
+    browser.post("/login", {"token": browser.token("/login"), "key": made.key, "next": "/"})
+    assert ("Layers and holdout" in browser.get("/").text) is is_listed

@@ -12,7 +12,9 @@ from pasto import __version__
 from pasto.cli.demo import demo
 from pasto.cli.environment import missing_extra
 from pasto.cli.history import history
+from pasto.cli.holdout import holdout
 from pasto.cli.key import key
+from pasto.cli.layer import layer
 from pasto.cli.output import echo
 from pasto.cli.plan import plan
 from pasto.cli.report import report
@@ -112,5 +114,20 @@ def main() -> None:
     """
 
 
-for command in (solve, simulate, demo, serve, study, round_, report, plan, history, key, webhook, store):
+for command in (
+    solve,
+    simulate,
+    demo,
+    serve,
+    study,
+    round_,
+    report,
+    plan,
+    history,
+    layer,
+    holdout,
+    key,
+    webhook,
+    store,
+):
     main.add_command(command)

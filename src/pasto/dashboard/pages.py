@@ -15,9 +15,12 @@ from pasto.dashboard.renderer import HTML, PageFrame, render_page
 from pasto.dashboard.sessions import Session, Sessions
 from pasto.report.data_quality_records import CandidateCounts
 from pasto.report.records import BlendRecord, Report, read_record
+from pasto.report.sections import ReportSection, concurrent_section
+from pasto.service.holdout import HoldoutRecord
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
 from pasto.service.http.studies import ask_report
+from pasto.service.layers import LayerRecord
 from pasto.service.service import Service
 from pasto.service.study_file import StudySpec
 from pasto.service.study_records import StudyOverview
@@ -55,9 +58,11 @@ class StudyLine:
 
 @dataclass(frozen=True, slots=True)
 class StudyLines:
-    """List of studies."""
+    """List of studies, with their layers and the holdout for a visitor who may read all studies."""
 
     rows: list[StudyLine]
+    layers: Sequence[LayerRecord] = ()
+    holdout: HoldoutRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,8 @@ class BlendPart:
     lines: Sequence[CandidateCounts]
     """Exposures of the candidates that have most."""
     left_out: int
+    concurrent: ReportSection | None = None
+    """Other studies on the same units; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +133,7 @@ class Pages:
     async def answer(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the blend with its certificate and prices, and the data quality."""
         name = call.path("name")
-        computed = await ask_report(call, name, "json")
+        computed = await ask_report(call, name, "json", names_others=session.may_read_study(""))
 
         def work() -> BlendPart:
             report = read_record(json.loads(computed.body), Report)
@@ -140,6 +147,7 @@ class Pages:
                 _parts(self._service.policy_cache.snapshot(name).spec),
                 lines[:MAX_CANDIDATES],
                 max(0, len(lines) - MAX_CANDIDATES),
+                concurrent_section(report.concurrent) if report.concurrent else None,
             )
 
         return await self._part(call, session, "parts/answer.html", work)
@@ -147,7 +155,7 @@ class Pages:
     async def report(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Return the report as a file to download."""
         name = call.path("name")
-        computed = await ask_report(call, name, "html")
+        computed = await ask_report(call, name, "html", names_others=session.may_read_study(""))
         saved = (b"content-disposition", f'attachment; filename="{quote(name)}.html"'.encode())
         return HttpResponse(200, computed.body, (*HTML, saved))
 
@@ -212,7 +220,9 @@ class Pages:
                 continue
             state = self._read_state(summary.name)
             lines.append(StudyLine(state.study, state.alarms, self._leader(summary.name)))
-        return StudyLines(lines)
+        if not session.may_read_study(""):
+            return StudyLines(lines)
+        return StudyLines(lines, self._service.layers(), self._service.holdout())
 
     def _leader(self, name: str) -> tuple[str, float] | None:
         """Return the candidate with the largest share outside the control, if a policy is served."""

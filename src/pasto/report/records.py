@@ -297,6 +297,23 @@ class SourceProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class ConcurrentStudy:
+    """Other study that ran on the same units at the same time."""
+
+    name: str
+    state: str
+    since: float
+    """Start of its first round."""
+    until: float | None
+    """Time at which it was archived; None if it serves a policy."""
+    share: float | None
+    """Share of this study's units that take part in the other one too; None if the two cannot be compared.
+
+    It holds for the latest policies of both. Audiences are left out: they are parts of the share.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything that is known of a study."""
 
@@ -332,6 +349,8 @@ class Report:
     """"external" if another platform assigns the units."""
     ramp: RampReport | None = None
     """Ramp of a study that learns or is being confirmed."""
+    concurrent: tuple[ConcurrentStudy, ...] = ()
+    """Other studies on the same units, those with the largest share first."""
 
     @property
     def answer(self) -> BlendRecord | None:

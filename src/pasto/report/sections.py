@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pasto.formatting import (
+    UNKNOWN,
     format_confidence,
     format_count,
     format_interval,
@@ -14,6 +15,7 @@ from pasto.formatting import (
     format_number,
     format_p_value,
     format_percent,
+    format_time,
 )
 from pasto.report.data_quality_records import AccountingReport, QualityReport, SenderLine
 from pasto.report.data_quality_text import departure_text
@@ -37,6 +39,7 @@ from pasto.report.ramp_text import describe_ramp
 from pasto.report.records import (
     BlendRecord,
     ClosedRoundRecord,
+    ConcurrentStudy,
     GuardrailReport,
     HeldRoundRecord,
     Report,
@@ -94,6 +97,8 @@ def _sections(report: Report) -> Iterator[ReportSection]:
         yield ReportSection("Prices", tuple(price.words for price in report.prices))
     if report.trade_off is not None and report.trade_off.blends:
         yield _tradeoff_section(report.trade_off)
+    if report.concurrent:
+        yield concurrent_section(report.concurrent)
     if report.quality is not None:
         yield quality_section(report.quality)
     if report.accounting is not None:
@@ -110,6 +115,43 @@ _EXTERNAL_TEXT = (
     "Another platform assigns the units, and the candidate that an exposure names counts. The sample ratio checks "
     "that it follows the published shares."
 )
+
+
+CONCURRENT_TEXT = (
+    "These studies ran on units of this one at the same time. Each draws units by a hash of its own, so their effects "
+    "are in all arms alike, and the comparisons between arms stay valid."
+)
+
+
+def concurrent_section(studies: Sequence[ConcurrentStudy]) -> ReportSection:
+    """Return the section on other studies that ran on the same units.
+
+    >>> concurrent_section([ConcurrentStudy("search", "learning", 0.0, None, 0.3)]).rows
+    (('search', 'learning', '30.0%', '1970-01-01 00:00', 'now'),)
+    """
+    rows = tuple(
+        (
+            study.name,
+            study.state,
+            UNKNOWN if study.share is None else format_percent(study.share),
+            format_time(study.since),
+            "now" if study.until is None else format_time(study.until),
+        )
+        for study in studies[:MAX_ROWS]
+    )
+    sentences = [CONCURRENT_TEXT]
+    if any(study.share is None for study in studies):
+        sentences.append(
+            "The share is unknown for a study of another unit, or one whose units another platform assigns."
+        )
+    if len(studies) > MAX_ROWS:
+        sentences.append(f"The table lists {MAX_ROWS} of {len(studies)} studies.")
+    return ReportSection(
+        "Other studies on the same units",
+        tuple(sentences),
+        ("study", "state", "of this study's units", "since", "until"),
+        rows,
+    )
 
 
 def _opening_section(report: Report) -> ReportSection:

@@ -261,6 +261,8 @@ class CloseRecord:
     """Ramp of the enrolment after the close; None in a study without one."""
     edit: RecordedEdit | None = None
     """Edit that ended the round; the next round ran under the edited study file."""
+    holdout: int = 0
+    """Holdout that the close read, in millionths of the hash line; the next policy leaves it out."""
 
     @property
     def measured(self) -> tuple[RecordedRound, ...]:
@@ -302,6 +304,8 @@ class CloseRecord:
             document["ramp"] = asdict(self.ramp)
         if self.edit is not None:
             document["edit"] = asdict(self.edit)
+        if self.holdout:
+            document["holdout"] = self.holdout
         if self.senders is not None:
             document["senders"] = _write_senders(self.senders)
         if self.look is not None:
@@ -337,6 +341,7 @@ class CloseRecord:
             problems=tuple(document["problems"]),
             ramp=None if "ramp" not in document else RecordedRamp.from_saved(document["ramp"]),
             edit=None if "edit" not in document else RecordedEdit.from_saved(document["edit"]),
+            holdout=document.get("holdout", 0),
         )
 
 

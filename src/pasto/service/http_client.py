@@ -31,6 +31,8 @@ from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import ApiKeyRecord, NewApiKey
 from pasto.service.archive import ArchiveResult
 from pasto.service.close_record import CloseSummary
+from pasto.service.holdout import HoldoutRecord
+from pasto.service.layers import LayerRecord
 from pasto.service.retention import UnitErasure
 from pasto.service.study_check import StudyFileCheck
 from pasto.service.study_file.edit import EditRequest
@@ -144,6 +146,23 @@ class HttpStudyApi:
     def show(self, name: str) -> StudyOverview:
         """Return a study."""
         return self._request(StudyOverview, "GET", _study_path(name))
+
+    def layers(self) -> list[LayerRecord]:
+        """List the layers with their studies and free shares."""
+        return self._request(dict[str, list[LayerRecord]], "GET", "/v1/layers")["layers"]
+
+    def holdout(self) -> HoldoutRecord:
+        """Return the holdout, and since when each study leaves it out."""
+        return self._request(HoldoutRecord, "GET", "/v1/holdout")
+
+    def set_holdout(self, share: Any, *, who: str, reason: str = "", unit: str = "user") -> HoldoutRecord:
+        """Hold a share of units out of all studies that assign this unit."""
+        body = {"share": share, "unit": unit, "reason": reason}
+        return self._request(HoldoutRecord, "PUT", "/v1/holdout", body, who=who)
+
+    def delete_holdout(self, *, who: str, reason: str = "") -> HoldoutRecord:
+        """End the holdout."""
+        return self._request(HoldoutRecord, "DELETE", "/v1/holdout" + _reason_query(reason), who=who)
 
     def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> StudyOverview:
         """Start, pause, resume, confirm, deploy or archive a study."""

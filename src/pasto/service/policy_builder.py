@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pasto.blend import Blend
 from pasto.errors import LifecycleError, NotFittedError, OptionError
 from pasto.service.study_file import StudySpec
+from pasto.service.study_file.spec import LAYER_PARTS, LayerSpec
 from pasto.service.study_state import FrozenBlend, describe_blend
 from pasto.study import Study
 from pasto_sdk.enrolment import EnrolmentSlice
@@ -17,6 +18,9 @@ from pasto_sdk.policy_document import BUCKET_TOTAL
 
 Shares = list[tuple[str, int, float]]
 """Arm, candidate and share of the units that take part."""
+
+HOLDOUT_SALT = "holdout:global"
+"""Salt by which all studies leave out the same units."""
 
 HOLDS = ("blend", "baseline")
 """Policies that a paused study may serve."""
@@ -35,13 +39,14 @@ def build_policy(
     paused_from: str | None = None,
     has_slices: bool = True,
     ramp_step: int = 1,
+    holdout: int = 0,
 ) -> PublishedPolicy:
     """Return the policy of a study in a state; equal arguments give equal text.
 
     Salts contain the study's `identity`, or its name, so that studies of one name draw units independently.
     `paused_from` is the state before a pause: a paused study serves the units that took part before. `ramp_step` is the
-    step of a ramp, from 1. Without
-    `has_slices`, units outside are an arm of the policy, as in studies of earlier releases.
+    step of a ramp, from 1. Without `has_slices`, units outside are an arm of the policy, as in studies of earlier
+    releases. `holdout` is the part of the hash line that no study may use, in millionths.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> spec = read_spec(EXAMPLE, "yaml")
@@ -67,16 +72,18 @@ def build_policy(
         valid_from=at,
         expires_after=spec.expires_after,
         signed=spec.signed,
-        enrolment=list_slices(spec, paused_from or state, prefix, ramp_step) if has_slices else (),
+        enrolment=list_slices(spec, paused_from or state, prefix, ramp_step, holdout) if has_slices else (),
         audience=spec.audience if has_slices else (),
     )
 
 
-def list_slices(spec: StudySpec, state: str, identity: str, ramp_step: int = 1) -> tuple[EnrolmentSlice, ...]:
+def list_slices(
+    spec: StudySpec, state: str, identity: str, ramp_step: int = 1, holdout: int = 0
+) -> tuple[EnrolmentSlice, ...]:
     """Return the slices of the hash whose units take part in a state; () if all units do.
 
-    The salt has no version, so a larger share keeps the units of a smaller one. A deployed blend goes to the whole
-    audience.
+    Their salts have no version, so a larger share keeps the units of a smaller one. A deployed blend goes to the whole
+    audience, except for the holdout and the other studies of its layer.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> spec = read_spec(EXAMPLE.replace("explore: 100%", "explore: 25%"), "yaml")
@@ -84,11 +91,51 @@ def list_slices(spec: StudySpec, state: str, identity: str, ramp_step: int = 1) 
     (EnrolmentSlice(kind='ramp', salt='ramp:feed', start=0, until=2251799813685248),)
     >>> list_slices(spec, "deployed", "feed")
     ()
+    >>> list_slices(spec, "deployed", "feed", holdout=500_000)
+    (EnrolmentSlice(kind='holdout', salt='holdout:global', start=4503599627370496, until=9007199254740992),)
     """
+    slices = []
+    if holdout:
+        slices.append(EnrolmentSlice("holdout", HOLDOUT_SALT, cut_at(holdout), BUCKET_TOTAL))
+    if spec.layer is not None:
+        slices.append(slice_of_layer(spec.layer))
     share = spec.traffic.enrolled(ramp_step)
-    if state == "deployed" or share >= 1.0:
-        return ()
-    return (EnrolmentSlice("ramp", f"ramp:{identity}", 0, max(1, round(share * BUCKET_TOTAL))),)
+    if state != "deployed" and share < 1.0:
+        slices.append(EnrolmentSlice("ramp", f"ramp:{identity}", 0, max(1, round(share * BUCKET_TOTAL))))
+    return tuple(slices)
+
+
+def slice_of_layer(layer: LayerSpec) -> EnrolmentSlice:
+    """Return the slice of a study in its layer.
+
+    >>> slice_of_layer(LayerSpec("home", 250_000, 500_000))
+    EnrolmentSlice(kind='layer', salt='layer:home', start=4503599627370496, until=6755399441055744)
+    """
+    if layer.start is None:
+        raise OptionError(f"layer {layer.name} has given the study no interval; create the study with a service")
+    return EnrolmentSlice("layer", f"layer:{layer.name}", cut_at(layer.start), cut_at(layer.start + layer.parts))
+
+
+def cut_at(parts: int) -> int:
+    """Return the place on the hash line at this many millionths of it.
+
+    >>> cut_at(0), cut_at(500_000) == BUCKET_TOTAL // 2, cut_at(1_000_000) == BUCKET_TOTAL
+    (0, True, True)
+    """
+    return parts * BUCKET_TOTAL // LAYER_PARTS
+
+
+def find_holdout(policy: PublishedPolicy) -> int:
+    """Return the holdout that a policy leaves out, in millionths of the hash line.
+
+    >>> from pasto.service.study_file import EXAMPLE, read_spec
+    >>> spec = read_spec(EXAMPLE, "yaml")
+    >>> study = spec.build_study(seed=7)
+    >>> find_holdout(build_policy(spec, study, state="learning", version=1, at=0.0, holdout=33_333))
+    33333
+    """
+    cut = next((part.start for part in policy.enrolment if part.kind == "holdout"), 0)
+    return -(-cut * LAYER_PARTS // BUCKET_TOTAL)
 
 
 def freeze_blend(name: str, study: Study, split: Mapping[str, Any] | None = None) -> FrozenBlend:

@@ -31,7 +31,9 @@ from pasto.service.api_keys import ApiKeyRecord, ApiKeys, NewApiKey
 from pasto.service.archive import Archive, ArchiveResult
 from pasto.service.close_record import CloseSummary, NextPhase, describe_closed_round, summarize_close
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
+from pasto.service.holdout import HOLDOUT, HoldoutRecord, HoldoutSetting, describe_holdout, read_holdout_share
 from pasto.service.ingest import BatchResult, IngestPipeline
+from pasto.service.layers import LayerRecord, allot_slice, describe_layers
 from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, check_editable, read_horizon, target
 from pasto.service.notifications import (
     Notifier,
@@ -63,12 +65,21 @@ from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
 from pasto.service.study_check import SourceCheck, StudyFileCheck, check_file, check_source
 from pasto.service.study_file import StudySpec, parse_spec
-from pasto.service.study_file.edit import EditRequest, FieldChange, RecordedEdit, apply_request, plan_edit
+from pasto.service.study_file.edit import (
+    EditPlan,
+    EditRequest,
+    FieldChange,
+    RecordedEdit,
+    apply_request,
+    compare_files,
+    plan_edit,
+)
+from pasto.service.study_file.spec import LAYER_PARTS
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary, describe_study, summarize_study
 from pasto.service.study_state import StudyState
 from pasto.service.team_sources import SourceHealth
 from pasto.service.work_claims import WorkClaims
-from pasto.store import INSTALLATION, AuditRow, OutboxRow, Store, StudyRow
+from pasto.store import INSTALLATION, NO_SLICE, AuditRow, LayerSliceRow, OutboxRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
 
@@ -157,9 +168,15 @@ class Service:
         if earlier is not None or old_name != f"{spec.name}@1":
             stem, _, place = old_name.rpartition("@")
             details = StudyState(identity=f"{stem}@{int(place) + (earlier is not None)}").to_text()
-        row = StudyRow(spec.name, 0, 1, "draft", _text(spec), chosen, 0, 0, now, now, details)
         line = AuditRow(now, who, "create", reason, {"warnings": list(spec.warnings)})
-        self.store.create_study(row, line, rename_archived=old_name)
+        for _ in range(MAX_TRIES):
+            placed, layer_slice = self._allot_slice(spec)
+            row = StudyRow(spec.name, 0, 1, "draft", _text(placed), chosen, 0, 0, now, now, details)
+            with suppress(ConflictError):  # another node took the interval first
+                self.store.create_study(row, line, rename_archived=old_name, layer_slice=layer_slice)
+                break
+        else:
+            raise ConflictError(f"layer {spec.document['layer']['name']!r} changes too often; try again")
         return structs.replace(
             self.show(spec.name),
             warnings=_warnings(spec, source),
@@ -169,6 +186,7 @@ class Service:
     def check(self, document: Mapping[str, Any]) -> StudyFileCheck:
         """Check a study file and the tables that it names; nothing is created. StudyFileError lists the problems."""
         checked = check_file(document)
+        self._allot_slice(parse_spec(document), checked.name)
         row = self.store.read_study(checked.name)
         return replace(checked, existing=None if row is None or row.state == "archived" else row.state)
 
@@ -220,6 +238,9 @@ class Service:
                 f"the file is of study {spec.name!r}, and a draft keeps its name {row.name!r}; write name: {row.name}, "
                 "or create another study"
             )
+        if spec.layer is not None and request.document is None and "layer.start" not in request.fields:
+            spec = replace(spec, layer=replace(spec.layer, start=None))
+        spec, layer_slice = self._allot_slice(spec, row.name, is_draft=True)
         source = check_source(spec)
         changed = list(dict.fromkeys(part for part in (*before.document, *spec.document)))
         changed = [part for part in changed if before.document.get(part) != spec.document.get(part)]
@@ -227,7 +248,8 @@ class Service:
         if not dry_run:
             line = AuditRow(self._clock(), who, "edit", reason, {"changed": changed, "warnings": list(spec.warnings)})
             after = replace(row, generation=row.generation + 1, study_file=_text(spec))
-            if not self.store.update_study(row, after, audit=[line]):
+            layer_slice = NO_SLICE if layer_slice is None else layer_slice
+            if not self.store.update_study(row, after, audit=[line], layer_slice=layer_slice):
                 return None
         return structs.replace(self.show(row.name), warnings=_warnings(spec, source), changes=changes)
 
@@ -236,7 +258,10 @@ class Service:
     ) -> StudyOverview | None:
         """End the open round of a study, and go on under another file; None if another change came first."""
         before, state = self.policy_cache.spec(row), StudyState.from_text(row.details)
-        plan = plan_edit(before, request, state.paused_from or row.state)
+        plan, layer_slice = plan_edit(before, request, state.paused_from or row.state), None
+        if plan.spec.layer != before.layer:
+            spec, layer_slice = self._allot_slice(plan.spec, row.name)
+            plan = EditPlan(spec, tuple(compare_files(before, spec)))
         if not dry_run and plan.changes:
             self._check_not_crowded(row)
             open_rounds = len(state.waiting) + len(state.correctable) + 1
@@ -249,9 +274,25 @@ class Service:
             transition = self._prepare_close(row, NextPhase(row.state, hold=self._find_hold(row)), edit)
             changes = [asdict(change) for change in plan.changes]
             detail = {"closed": row.round, **summarize_transition(transition), "changes": changes}
-            if not self._commit(row, transition, who, "edit", reason, detail):
+            if not self._commit(row, transition, who, "edit", reason, detail, layer_slice):
                 return None
         return structs.replace(self.show(row.name), warnings=plan.spec.warnings, changes=plan.changes)
+
+    def _allot_slice(
+        self, spec: StudySpec, name: str | None = None, *, is_draft: bool = False
+    ) -> tuple[StudySpec, LayerSliceRow | None]:
+        """Return a study file with its interval in its layer, and the interval; None if it is in no layer.
+
+        `name` is the study that the file is for, if it exists. Only a draft may move to another interval.
+        """
+        if spec.layer is None:
+            return spec, None
+        slices = self.store.list_layer_slices()
+        present = [row for row in slices if row.study == name and row.layer == spec.layer.name and not is_draft]
+        others = [row for row in slices if row.study != name]
+        row = allot_slice(spec.layer, spec.unit, others, present[0] if present else None)
+        layer = replace(spec.layer, start=row.start)
+        return replace(spec, layer=layer, document={**spec.document, "layer": layer.document()}), row
 
     def _find_hold(self, row: StudyRow) -> str:
         """Return what a paused study goes on to serve: "baseline" if it serves nothing else."""
@@ -279,6 +320,35 @@ class Service:
         """Return a summary of every study."""
         self.policy_cache.refresh()
         return [summarize_study(snapshot) for snapshot in self.policy_cache.all()]
+
+    def layers(self) -> list[LayerRecord]:
+        """Return every layer with its studies and its free share."""
+        return describe_layers(self.store.list_layer_slices())
+
+    def holdout(self) -> HoldoutRecord:
+        """Return the holdout, and since when each study leaves it out."""
+        self.policy_cache.refresh()
+        return describe_holdout(HoldoutSetting.from_text(self.store.read_setting(HOLDOUT)), self.policy_cache.all())
+
+    def set_holdout(self, share: Any, *, who: str, reason: str = "", unit: str = "user") -> HoldoutRecord:
+        """Hold a share of units out of all studies that assign this unit, each from its next policy on.
+
+        A larger share keeps the units of a smaller one.
+        """
+        return self._write_holdout(read_holdout_share(share, unit, self._clock()), who, reason)
+
+    def delete_holdout(self, *, who: str, reason: str = "") -> HoldoutRecord:
+        """End the holdout: each study may use all units again, from its next policy on."""
+        before = HoldoutSetting.from_text(self.store.read_setting(HOLDOUT))
+        return self._write_holdout(HoldoutSetting(0, before.unit, self._clock()), who, reason)
+
+    def _write_holdout(self, setting: HoldoutSetting, who: str, reason: str) -> HoldoutRecord:
+        check_lines(who=who, reason=reason)
+        before = HoldoutSetting.from_text(self.store.read_setting(HOLDOUT))
+        detail = {"from": before.parts / LAYER_PARTS, "to": setting.parts / LAYER_PARTS, "unit": setting.unit}
+        line = AuditRow(self._clock(), who, "holdout", reason, detail)
+        self.store.write_setting(HOLDOUT, setting.to_text(), line)
+        return self.holdout()
 
     def show(self, name: str) -> StudyOverview:
         """Return the present state of a study."""
@@ -592,9 +662,11 @@ class Service:
         self.store.close()
 
     def _report(self, name: str) -> Report:
+        self.policy_cache.refresh()
         snapshot = self.policy_cache.reload(name)
         return self._reports.build(
             snapshot,
+            self.policy_cache.all(),
             age=max(0.0, self._study_clock.now(snapshot.row) - snapshot.row.opened_at),
             source_problem=self.source_problem(name),
         )
@@ -662,11 +734,18 @@ class Service:
         )
 
     def _commit(
-        self, row: StudyRow, transition: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
+        self,
+        row: StudyRow,
+        transition: StudyTransition,
+        who: str,
+        action: str,
+        reason: str,
+        detail: Mapping[str, Any],
+        layer_slice: LayerSliceRow | None = None,
     ) -> bool:
         at = transition.after.opened_at if transition.policy is not None else self._study_clock.now(row)
         line, messages = AuditRow(at, who, action, reason, detail), self._list_messages(row, transition, at)
-        done = commit_transition(self.store, row, transition, line, messages)
+        done = commit_transition(self.store, row, transition, line, messages, layer_slice)
         if done:
             self._study_clock.now(transition.after)  # the new round starts now, not at its next reading
             study = None if transition.learner is None else transition.learner.study

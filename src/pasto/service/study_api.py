@@ -10,6 +10,8 @@ from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import ApiKeyRecord, NewApiKey
 from pasto.service.archive import ArchiveResult
 from pasto.service.close_record import CloseSummary
+from pasto.service.holdout import HoldoutRecord
+from pasto.service.layers import LayerRecord
 from pasto.service.retention import UnitErasure
 from pasto.service.study_check import StudyFileCheck
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary
@@ -54,6 +56,22 @@ class StudyApi(Protocol):
 
     def show(self, name: str) -> StudyOverview:
         """Return a study."""
+        ...
+
+    def layers(self) -> list[LayerRecord]:
+        """List the layers with their studies and free shares."""
+        ...
+
+    def holdout(self) -> HoldoutRecord:
+        """Return the holdout, and since when each study leaves it out."""
+        ...
+
+    def set_holdout(self, share: Any, *, who: str, reason: str = "", unit: str = "user") -> HoldoutRecord:
+        """Hold a share of units out of all studies that assign this unit, each from its next policy on."""
+        ...
+
+    def delete_holdout(self, *, who: str, reason: str = "") -> HoldoutRecord:
+        """End the holdout: each study may use all units again, from its next policy on."""
         ...
 
     def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> StudyOverview:

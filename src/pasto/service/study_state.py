@@ -149,10 +149,25 @@ class StudyState:
     ramp: RampState | None = None
     """Step of the enrolment; None in a study without a ramp."""
 
+    holdout: int = 0
+    """Part of the hash line that the served policy leaves out for the holdout, in millionths."""
+    holdout_since: float | None = None
+    """Time at which the first policy with this holdout was published."""
+
     @property
     def held_rounds(self) -> set[int]:
         """Numbers of the rounds that are held because events seem to be missing."""
         return {entry.round for entry in self.waiting if entry.is_held}
+
+    def with_holdout(self, holdout: int, version: int, now: float) -> StudyState:
+        """Return the state if the policy of a version leaves out this holdout.
+
+        A holdout needs slices: a study of an earlier release gets them with the first one.
+        """
+        if holdout == self.holdout:
+            return self
+        since = version if self.slices_since is None else self.slices_since
+        return replace(self, holdout=holdout, holdout_since=now, slices_since=since)
 
     def with_edit(self, edit: StudyEdit) -> StudyState:
         """Return the state after an edit."""
@@ -205,6 +220,8 @@ class StudyState:
             first_edited=saved.get("first_edited"),
             slices_since=saved.get("slices_since"),
             ramp=None if saved.get("ramp") is None else RampState(**saved["ramp"]),
+            holdout=saved.get("holdout", 0),
+            holdout_since=saved.get("holdout_since"),
         )
 
 

@@ -40,6 +40,10 @@ ALLOWED = {
     ("GET", "/v1/studies/{name}/export"): {"evaluate", "read"},
     ("POST", "/v1/studies/{name}/replay"): {"read"},
     ("POST", "/v1/studies/{name}/what-if"): {"read"},
+    ("GET", "/v1/layers"): {"read"},
+    ("GET", "/v1/holdout"): {"read"},
+    ("PUT", "/v1/holdout"): {"admin"},
+    ("DELETE", "/v1/holdout"): {"admin"},
     ("GET", "/v1/keys"): {"admin"},
     ("POST", "/v1/keys"): {"admin"},
     ("GET", "/v1/keys/audit"): {"admin"},
@@ -163,6 +167,16 @@ def test_a_key_of_a_study_opens_that_study_only(locked: Site, keys: dict[str, st
         assert other.status_code == (403 if own.status_code == 403 and "{key}" in route.path else 404)
         assert other.text.replace("shop", "nowhere") == unknown.text
         assert dict(other.headers).keys() == dict(unknown.headers).keys()
+
+
+def test_a_report_names_other_studies_to_readers_of_all_only(locked: Site, keys: dict[str, str]) -> None:
+    def concurrent(scope: str) -> list[str]:
+        headers = {"authorization": f"Bearer {keys[scope]}"}
+        report = locked.client.get("/v1/studies/feed/report", headers=headers).json()
+        return [study["name"] for study in report["concurrent"]]
+
+    assert concurrent("read") == concurrent("admin") == ["shop"]
+    assert concurrent("read:feed") == concurrent("admin:feed") == ["another study"]
 
 
 def test_lists_have_the_studies_of_the_key_only(locked: Site, keys: dict[str, str]) -> None:

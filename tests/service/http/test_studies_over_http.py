@@ -474,3 +474,40 @@ def test_ten_thousand_units_are_decided_for_at_once(serve: Serve) -> None:
     found = site.client.post(ASSIGN, json={"units": units}).json()["assignments"]
     assert [each["unit"] for each in found] == units
     site.until(lambda: exposures(site) == 10_000)
+
+
+def test_layers_and_the_holdout_over_http(serve: Serve) -> None:
+    site = serve()
+    site.study(layer={"name": "home", "share": "40%"})
+    assert site.client.get("/v1/layers").json() == {
+        "layers": [
+            {
+                "name": "home",
+                "unit": "user",
+                "free": 0.6,
+                "largest_free": 0.6,
+                "slices": [{"study": "feed", "state": "learning", "start": 0.0, "until": 0.4}],
+            }
+        ]
+    }
+    full = {**read_document(EXAMPLE, "yaml"), "name": "search", "layer": {"name": "home", "share": "70%"}}
+    refused = site.client.post("/v1/studies", json=full)
+    assert refused.status_code == 422
+    assert "layer home has 60% free" in refused.json()["error"]["problems"]["layer.share"]
+    assert site.client.get("/v1/holdout").json()["share"] == 0.0
+    for body in ({}, {"share": "70%"}, {"share": 0.7}, {"share": "5%", "unit": "a b"}, {"share": "5%", "more": 1}):
+        assert site.client.put("/v1/holdout", json=body).status_code in (400, 422), body
+    answer = site.client.put("/v1/holdout", json={"share": "5%", "reason": "launches"}).json()
+    assert (answer["share"], answer["unit"]) == (0.05, "user")
+    assert answer["studies"][0]["use"] == "from the next policy on"
+    api = HttpStudyApi(site.url)
+    assert api.holdout().share == 0.05
+    assert api.set_holdout(0.1, who="bob").share == 0.1
+    assert api.layers()[0].slices[0].study == "feed"
+    assert api.delete_holdout(who="bob", reason="over").share == 0.0
+    lines = site.client.get("/v1/keys/audit").json()["audit"]
+    assert [(line["action"], line["reason"]) for line in lines] == [
+        ("holdout", "launches"),
+        ("holdout", ""),
+        ("holdout", "over"),
+    ]

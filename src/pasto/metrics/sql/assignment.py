@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
@@ -121,6 +122,68 @@ def assignment_query(
         candidate=written(lambda cell: str(cell.candidate)),
         name=written(lambda cell: _text(dialect, cell.name)),
         takes_part=takes_part,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HoldoutColumns:
+    """Table with a row for each unit, and its columns, by which units of a holdout are compared with the others."""
+
+    table: str
+    """Name, which may have a schema and a catalog."""
+    unit: str
+    metrics: Sequence[str]
+    """Columns of numbers: what each unit did, 0 for a unit that did nothing."""
+
+
+def holdout_query(columns: HoldoutColumns, salt: str, until: int, dialect: str) -> str:
+    """Return SQL that compares the units whose place under a salt is below `until` with all others.
+
+    One row for each metric: the units and the mean of both sides, the difference of the means, the change in percent
+    of the holdout's mean, and the ends of the 95% interval of the difference.
+
+    >>> query = holdout_query(HoldoutColumns("lake.users", "user_id", ["watch"]), "holdout:global", 2**48, "duckdb")
+    >>> query.splitlines()[-1]
+    'WHERE held.held_out AND NOT rest.held_out ORDER BY rest.number'
+    """
+    if dialect not in _DIGEST:
+        raise OptionError(f"no SQL of {dialect!r} is known; there are {', '.join(_DIGEST)}")
+    if not columns.metrics:
+        raise OptionError("a comparison needs at least one metric; name a column with --metric")
+    if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name) for name in columns.table.split(".")):
+        raise OptionError(f"table must be a name such as lake.users, got {columns.table!r}; make a view of a query")
+    kind, mark = _DOUBLE[dialect], "`" if dialect == "spark" else '"'
+
+    def quoted(name: str) -> str:
+        return mark + name.replace(mark, mark * 2) + mark
+
+    unit = f"CAST({quoted(columns.unit)} AS {'STRING' if dialect == 'spark' else 'VARCHAR'})"
+    table = ".".join(map(quoted, columns.table.split(".")))
+    numbers = [f"CAST({quoted(name)} AS {kind}) AS metric{place}" for place, name in enumerate(columns.metrics)]
+    sums = [
+        f"  SELECT {place} AS number, {_text(dialect, name)} AS metric, held_out, count(metric{place}) AS units, "  # noqa: S608
+        f"avg(metric{place}) AS mean, var_samp(metric{place}) / count(metric{place}) AS variance\n"
+        "  FROM units GROUP BY held_out"
+        for place, name in enumerate(columns.metrics)
+    ]
+    error = "1.959964 * sqrt(held.variance + rest.variance)"
+    return "\n".join(
+        [
+            "WITH units AS (",
+            f"  SELECT {_hashed(dialect, unit, salt)} < {until} AS held_out,",
+            f"    {', '.join(numbers)}",
+            f"  FROM {table} WHERE {quoted(columns.unit)} IS NOT NULL",
+            "), sums AS (",
+            "\n  UNION ALL\n".join(sums),
+            ")",
+            "SELECT rest.metric, held.units AS holdout_units, rest.units AS other_units,",
+            "  held.mean AS holdout_mean, rest.mean AS other_mean,",
+            "  rest.mean - held.mean AS difference,",
+            "  100 * (rest.mean - held.mean) / nullif(held.mean, 0) AS change_percent,",
+            f"  rest.mean - held.mean - {error} AS low, rest.mean - held.mean + {error} AS high",
+            "FROM sums AS rest JOIN sums AS held ON rest.metric = held.metric",
+            "WHERE held.held_out AND NOT rest.held_out ORDER BY rest.number",
+        ]
     )
 
 

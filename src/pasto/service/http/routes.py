@@ -11,6 +11,7 @@ from pasto.report.replay_report import ReplayReport
 from pasto.service.api_keys import NewApiKey
 from pasto.service.archive import ArchiveResult
 from pasto.service.close_record import CloseSummary
+from pasto.service.holdout import HoldoutRecord
 from pasto.service.http import admin, events, monitoring, ofrep, policies, schemas, studies
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import HttpResponse
@@ -303,6 +304,42 @@ ROUTES: tuple[Route, ...] = (
         schemas.EmptyBody,
         optional=True,
         waits=True,
+    ),
+    Route(
+        "GET",
+        "/v1/layers",
+        READ,
+        "List the layers with their studies and free shares.",
+        studies.list_layers,
+        {200: schemas.LayerList},
+    ),
+    Route(
+        "GET",
+        "/v1/holdout",
+        READ,
+        "Show the holdout, and since when each study leaves it out.",
+        studies.show_holdout,
+        {200: HoldoutRecord},
+    ),
+    Route(
+        "PUT",
+        "/v1/holdout",
+        ADMIN,
+        "Hold a share of units out of all studies, each from its next policy on.",
+        studies.set_holdout,
+        {200: HoldoutRecord},
+        schemas.HoldoutChange,
+        pool="changes",
+    ),
+    Route(
+        "DELETE",
+        "/v1/holdout",
+        ADMIN,
+        "End the holdout, for each study from its next policy on.",
+        studies.delete_holdout,
+        {200: HoldoutRecord},
+        query=(REASON,),
+        pool="changes",
     ),
     Route(
         "GET",

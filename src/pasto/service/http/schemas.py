@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from pasto.durations import DURATION_PATTERN
 from pasto.report.records import ClosedRoundRecord
 from pasto.service.api_keys import ApiKeyRecord
+from pasto.service.layers import LayerRecord
 from pasto.service.scopes import SCOPE_PATTERN
 from pasto.service.study_records import StudySummary
 from pasto.service.webhook_worker import WebhookRecord
@@ -244,6 +245,25 @@ class AssignmentList(Struct):
     version: int
     round: int
     assignments: list[UnitAssignment]
+
+
+class LayerList(Struct):
+    """All layers."""
+
+    layers: list[LayerRecord]
+
+
+class HoldoutChange(RequestBody):
+    """Share of units that no study may use."""
+
+    share: Annotated[
+        Annotated[float, Meta(gt=0, le=0.5)] | Annotated[str, Meta(max_length=40)],
+        Meta(description="A share such as 0.05 or 5%, up to 50%."),
+    ]
+    unit: Annotated[
+        str, Meta(pattern="^[A-Za-z][A-Za-z0-9_-]{0,62}$", description="Unit of the studies that it applies to.")
+    ] = "user"
+    reason: Reason = ""
 
 
 class KeyList(Struct):

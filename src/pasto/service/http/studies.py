@@ -13,7 +13,14 @@ from pasto.service.http.auth import Caller, permits_caller
 from pasto.service.http.body import check_depth, parse_content_type
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, Headers, HttpResponse, json_response
-from pasto.service.http.schemas import EmptyBody, RoundClose, RoundResolution, StudyChange, WhatIfQuestion
+from pasto.service.http.schemas import (
+    EmptyBody,
+    HoldoutChange,
+    RoundClose,
+    RoundResolution,
+    StudyChange,
+    WhatIfQuestion,
+)
 from pasto.service.service import Service
 from pasto.service.study_check import StudyFileCheck
 from pasto.service.study_file import read_document
@@ -28,6 +35,8 @@ STUDY_FILE_FORMATS: dict[str, Literal["json", "yaml", "toml"]] = {
 }
 """Formats of a study file by media type."""
 MAX_SEED = 2**53
+UNNAMED = "another study"
+"""Name of a study in the report of another one, for callers who may not read all studies."""
 MAX_REASON_CHARACTERS = 1000
 _SAFE = (
     (b"x-content-type-options", b"nosniff"),
@@ -39,6 +48,7 @@ REPORT_HEADERS: dict[str, Headers] = {
     "html": ((b"content-type", b"text/html; charset=utf-8"), *_SAFE),
 }
 """Headers of a report by its format."""
+HOLDOUT = msgspec.json.Decoder(HoldoutChange)
 CHANGE = msgspec.json.Decoder(StudyChange)
 WHAT_IF = msgspec.json.Decoder(WhatIfQuestion)
 CLOSE = msgspec.json.Decoder(RoundClose)
@@ -125,6 +135,31 @@ async def list_studies(call: HttpRequest) -> HttpResponse:
     return json_response({"studies": [study for study in studies if call.may(("read",), study.name)]})
 
 
+async def list_layers(call: HttpRequest) -> HttpResponse:
+    """List the layers with their studies."""
+    call.query()
+    return json_response({"layers": await call.run(call.service.layers)})
+
+
+async def show_holdout(call: HttpRequest) -> HttpResponse:
+    """Return the holdout with the studies that leave it out."""
+    call.query()
+    return json_response(await call.run(call.service.holdout))
+
+
+async def set_holdout(call: HttpRequest) -> HttpResponse:
+    """Hold a share of units out of all studies."""
+    body = await call.json(HOLDOUT)
+    work = lambda: call.service.set_holdout(body.share, unit=body.unit, who=call.who, reason=body.reason)  # noqa: E731
+    return json_response(await call.run(work))
+
+
+async def delete_holdout(call: HttpRequest) -> HttpResponse:
+    """End the holdout."""
+    reason = _reason(call.query("reason"))
+    return json_response(await call.run(lambda: call.service.delete_holdout(who=call.who, reason=reason)))
+
+
 async def show_study(call: HttpRequest) -> HttpResponse:
     """Return a study."""
     call.query()
@@ -200,18 +235,23 @@ async def get_report(call: HttpRequest) -> HttpResponse:
         raise ApiError(
             400, "bad_request", f"format must be {', '.join(REPORT_HEADERS)}, got {form[:60]!r}", field="format"
         )
-    return await ask_report(call, call.path("name"), form)
+    return await ask_report(call, call.path("name"), form, names_others=call.may(("read",), ""))
 
 
-async def ask_report(call: HttpRequest, name: str, form: str) -> HttpResponse:
-    """Return a report; equal ones share one computation."""
+async def ask_report(call: HttpRequest, name: str, form: str, *, names_others: bool) -> HttpResponse:
+    """Return a report; equal ones share one computation. Without `names_others`, other studies have no name in it."""
     duplicates = call.context.metrics.duplicates(name)
-    return await call.ask("report", name, partial(answer_report, name=name, form=form, duplicates=duplicates), form)
+    question = partial(answer_report, name=name, form=form, duplicates=duplicates, names_others=names_others)
+    return await call.ask("report", name, question, form, names_others)
 
 
-def answer_report(service: Service, name: str, form: str, duplicates: int) -> HttpResponse:
+def answer_report(
+    service: Service, name: str, form: str, duplicates: int, *, names_others: bool = True
+) -> HttpResponse:
     """Compute a report in one of the formats of REPORT_HEADERS."""
     report = service.report(name)
+    if not names_others:
+        report = replace(report, concurrent=tuple(replace(study, name=UNNAMED) for study in report.concurrent))
     if report.quality is not None:
         report = replace(report, quality=replace(report.quality, duplicates=duplicates))
     if form == "json":

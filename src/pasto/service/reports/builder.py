@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import numpy as np
@@ -18,6 +19,7 @@ from pasto.report.records import (
     BlendRecord,
     CandidateShare,
     ClosedRoundRecord,
+    ConcurrentStudy,
     MonitorReport,
     PriceReport,
     Report,
@@ -40,9 +42,27 @@ from pasto.service.rounds.data_check import list_departures, list_held_rounds, r
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, describe_blend, with_joint_bound
 from pasto.store import Store
+from pasto_sdk.enrolment import EnrolmentSlice
+from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import BUCKET_TOTAL
 
 MAX_HISTORY_CLOSES = 100
 """Latest closed rounds that a report lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudySpan:
+    """Time in which a study served policies, and the slices of its latest one."""
+
+    since: float
+    until: float | None
+    """Time at which it was archived; None if it serves a policy."""
+    slices: tuple[EnrolmentSlice, ...]
+
+    def overlaps(self, other: StudySpan) -> bool:
+        """Return whether both served policies at some time."""
+        ends = (math.inf if span.until is None else span.until for span in (self, other))
+        return max(self.since, other.since) < min(ends)
 
 
 class ReportBuilder:
@@ -51,19 +71,75 @@ class ReportBuilder:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._accountings: dict[int, EventAccounting] = {}
+        self._starts: dict[int, float] = {}
+        """Start of the first round by number of the study."""
+        self._ended: dict[int, StudySpan] = {}
+        """Spans of archived studies."""
         self._lock = Lock()
 
     def build(
-        self, snapshot: StudySnapshot, *, age: float = 0.0, source_problem: SourceProblem | None = None
+        self,
+        snapshot: StudySnapshot,
+        others: Iterable[StudySnapshot] = (),
+        *,
+        age: float = 0.0,
+        source_problem: SourceProblem | None = None,
     ) -> Report:
-        """Build the report of a study: its closes once for each generation, its events at every call."""
+        """Build the report of a study: its closes once for each generation, its events at every call.
+
+        `others` are the studies that may have run at the same time.
+        """
         report = snapshot.compute_once("report", lambda: self.build_from_closes(snapshot))
         accounting = self._count_events(snapshot) if snapshot.row.version else None
         is_phase = snapshot.row.state in ("confirming", "deployed")
         measured = report.confirmation if is_phase and report.confirmation is not None else report.learning
         sample_ratio = None if measured is None else measured.sample_ratio
         quality = report_quality(snapshot.spec, snapshot.rounds.rounds, accounting, report.answer, sample_ratio)
-        return replace(report, accounting=accounting, quality=quality, age=age, source_problem=source_problem)
+        return replace(
+            report,
+            accounting=accounting,
+            quality=quality,
+            age=age,
+            source_problem=source_problem,
+            concurrent=self.find_concurrent(snapshot, others),
+        )
+
+    def find_concurrent(self, snapshot: StudySnapshot, others: Iterable[StudySnapshot]) -> tuple[ConcurrentStudy, ...]:
+        """Return the other studies that ran on units of a study at the same time, the largest share first."""
+        span = self._read_span(snapshot)
+        if span is None:
+            return ()
+        found = []
+        for other in others:
+            other_span = None if other.row.number == snapshot.row.number else self._read_span(other)
+            if other_span is None or not span.overlaps(other_span):
+                continue
+            is_comparable = other.spec.unit == snapshot.spec.unit and not other.spec.is_external
+            share = common_share(span.slices, other_span.slices) if is_comparable else None
+            if share != 0.0:
+                row = other.row
+                found.append(ConcurrentStudy(row.name, row.state, other_span.since, other_span.until, share))
+        return tuple(sorted(found, key=lambda study: (-(study.share or 0.0), study.name)))
+
+    def _read_span(self, snapshot: StudySnapshot) -> StudySpan | None:
+        """Return when a study served policies, and on which slices; None if it never did."""
+        row = snapshot.row
+        if not row.version or row.number in self._ended:
+            return self._ended.get(row.number)
+        if row.number not in self._starts:
+            first = self._store.read_policy(row.number, 1)
+            if first is None:
+                return None
+            self._starts[row.number] = first.published_at
+        since = self._starts[row.number]
+        if row.state != "archived":
+            return None if snapshot.policy is None else StudySpan(since, None, snapshot.policy.enrolment)
+        last = self._store.read_policy(row.number, row.version)
+        closes = self._store.list_closes(row.number, after=row.round - 1, limit=1)
+        if last is None or not closes:
+            return None
+        slices = PublishedPolicy.from_text(last.document, last.checksum).enrolment
+        return self._ended.setdefault(row.number, StudySpan(since, closes[0].closed_at, slices))
 
     def build_from_closes(self, snapshot: StudySnapshot) -> Report:
         """Build the part of a report that changes only with a close."""
@@ -159,6 +235,34 @@ class ReportBuilder:
         first = max(0, row.round - 1 - MAX_HISTORY_CLOSES)
         closes = self._store.list_closes(row.number, after=first, limit=MAX_HISTORY_CLOSES + 1)
         return tuple(map(describe_closed_round, closes))
+
+
+def common_share(own: Sequence[EnrolmentSlice], other: Sequence[EnrolmentSlice]) -> float:
+    """Return the share of a study's units that are in the slices of another study, too.
+
+    Slices of different salts are independent, so their shares are multiplied. Those of one salt are intersected.
+
+    >>> half = EnrolmentSlice("layer", "layer:home", 0, BUCKET_TOTAL // 2)
+    >>> common_share([half], [EnrolmentSlice("layer", "layer:home", BUCKET_TOTAL // 2, BUCKET_TOTAL)])
+    0.0
+    >>> common_share([half], [EnrolmentSlice("ramp", "ramp:search", 0, BUCKET_TOTAL // 4)])
+    0.25
+    >>> common_share([half], [half])
+    1.0
+    """
+    share = 1.0
+    for salt in dict.fromkeys(part.salt for part in (*own, *other)):
+        own_length = _intersect(salt, own)
+        if own_length:
+            share *= _intersect(salt, (*own, *other)) / own_length
+    return share
+
+
+def _intersect(salt: str, slices: Sequence[EnrolmentSlice]) -> int:
+    """Return the length of the part of a hash line that is in all slices of its salt."""
+    parts = [part for part in slices if part.salt == salt]
+    start, until = max((part.start for part in parts), default=0), min((p.until for p in parts), default=BUCKET_TOTAL)
+    return max(0, until - start)
 
 
 def candidate_names(snapshot: StudySnapshot) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ from pasto.service.ramp import (
     restart_ramp,
     set_ramp,
 )
-from pasto.service.rounds.close_inputs import CloseInputs, Look, read_close_inputs
+from pasto.service.rounds.close_inputs import CloseInputs, Look, read_close_inputs, read_holdout
 from pasto.service.rounds.guardrail_check import (
     GuardrailResult,
     Past,
@@ -62,7 +62,7 @@ from pasto.service.rounds.study_edit import EditedStudy, apply_edit
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.edit import RecordedEdit, StudyEdit
 from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, StudyState
-from pasto.store import AuditRow, CloseRow, OutboxRow, PolicyRow, Store, StudyRow
+from pasto.store import AuditRow, CloseRow, LayerSliceRow, OutboxRow, PolicyRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
 
 
@@ -150,6 +150,7 @@ def prepare_close(
     row, spec, state = snapshot.row, snapshot.spec, snapshot.state
     if not row.version:
         started = replace(state, slices_since=1, ramp=RampState() if spec.traffic.ramp else None)
+        started = started.with_holdout(read_holdout(store, spec), 1, now)
         return open_first_round(spec, row, started, requested, high_water=store.read_high_water(row.number), now=now)
     inputs = read_close_inputs(store, snapshot, requested, now=now)
     guardrails = judge_guardrails(spec, row, state, requested, inputs, past)
@@ -228,10 +229,12 @@ def compute_close(
         state = _move_ramp(
             spec if edited is None else edited.before, row, state, phase, inputs, guardrails, edited, ramp_target
         )
-    is_look = inputs.is_phase and phase.state == row.state
+    serves_anew = phase.state == "deployed" and inputs.holdout != state.holdout
+    is_look = inputs.is_phase and phase.state == row.state and not serves_anew
     paused_from = _find_paused_from(row, state, phase)
     frozen, policy = state.frozen, None
     if not is_look:
+        state = state.with_holdout(inputs.holdout, row.version + 1, now)
         before = replace(state, paused_from=paused_from)
         frozen, policy = publish_next(spec, learner, phase, before, version=row.version + 1, now=now)
     status = rearm(state.guardrail_monitor, row.state, requested.state, row.round)
@@ -248,6 +251,8 @@ def compute_close(
         first_edited=state.first_edited,
         slices_since=state.slices_since,
         ramp=state.ramp,
+        holdout=state.holdout,
+        holdout_since=state.holdout_since,
     )
     next_row = replace(row, generation=row.generation + 1, state=phase.state)
     if edit is not None and edited is not None:
@@ -346,6 +351,7 @@ def publish_next(
         hold=phase.hold,
         identity=state.identity,
         paused_from=state.paused_from if phase.state == "paused" else None,
+        holdout=state.holdout,
         has_slices=state.slices_since is not None and state.slices_since <= version,
         ramp_step=1 if state.ramp is None else state.ramp.step,
     )
@@ -404,6 +410,7 @@ def build_record(
         method=EVIDENCE_VERSION,
         problems=problems,
         edit=edit,
+        holdout=inputs.holdout,
     )
 
 
@@ -449,12 +456,17 @@ def build_transition(
 
 
 def commit_transition(
-    store: Store, before: StudyRow, transition: StudyTransition, line: AuditRow, messages: Sequence[OutboxRow] = ()
+    store: Store,
+    before: StudyRow,
+    transition: StudyTransition,
+    line: AuditRow,
+    messages: Sequence[OutboxRow] = (),
+    layer_slice: LayerSliceRow | None = None,
 ) -> bool:
     """Write a transition, its audit line and its messages in one transaction.
 
     Of several nodes that close a round, one succeeds. Returns False if the study is not as it was in `before`: another
-    node closed the round or changed the study.
+    node closed the round or changed the study. It does so too if another study took space of `layer_slice` first.
     """
     lines, paused = [line], transition.after.state == "paused" != before.state
     if transition.trip is not None:
@@ -471,6 +483,7 @@ def commit_transition(
         learner=None if transition.learner is None else transition.learner.text,
         audit=lines,
         messages=messages,
+        layer_slice=layer_slice,
         use_reserve=paused,  # a pause succeeds on a full disk
     )
 

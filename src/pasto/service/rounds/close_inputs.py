@@ -11,6 +11,7 @@ from pasto.metrics import Moments, measure
 from pasto.report.data_quality_text import describe_held, describe_refused_correction
 from pasto.service.close_record import NextPhase, SenderRecord
 from pasto.service.covariate_window import covariate_window, first_assignments
+from pasto.service.holdout import HOLDOUT, HoldoutSetting
 from pasto.service.lifecycle import PHASES
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.rounds.data_check import CheckedRounds, DataCheck, add_senders, read_sender_record
@@ -65,6 +66,8 @@ class CloseInputs:
     """Senders after this close; None before the first round that has any."""
     newly_departed: frozenset[tuple[str, str]] = frozenset()
     """Senders that depart from the others since this close, by kind and name."""
+    holdout: int = 0
+    """Part of the hash line that no study may use, in millionths."""
 
     @property
     def matured(self) -> tuple[tuple[MaturingRound, tuple[Moments, ...]], ...]:
@@ -152,7 +155,14 @@ def read_close_inputs(store: Store, snapshot: StudySnapshot, requested: NextPhas
         problems=tuple(problems),
         senders=senders if senders.places["keys"] else None,
         newly_departed=frozenset(senders.departed - before.departed),
+        holdout=read_holdout(store, spec),
     )
+
+
+def read_holdout(store: Store, spec: StudySpec) -> int:
+    """Return the holdout that the next policy of a study leaves out, in millionths of the hash line."""
+    text = store.read_setting(HOLDOUT)
+    return 0 if text is None else HoldoutSetting.from_text(text).parts_for(spec)
 
 
 def should_learn(before: str, after: str) -> bool:

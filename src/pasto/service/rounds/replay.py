@@ -17,6 +17,7 @@ from pasto.report.records import ArmVerdict
 from pasto.report.replay_report import ExceptionKind, ReplayDifference, ReplayException, ReplayReport
 from pasto.service.close_record import CloseRecord, NextPhase
 from pasto.service.lifecycle import PHASES
+from pasto.service.policy_builder import find_holdout
 from pasto.service.ramp import RampState
 from pasto.service.rounds.close import CloseResult, compute_close, judge_guardrails, open_first_round
 from pasto.service.rounds.close_inputs import CloseInputs, Look, list_maturing
@@ -28,6 +29,7 @@ from pasto.service.rounds.replay_measurement import RoundRemeasurer
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_state import CorrectableRound, MaturingRound, StudyState, identity_of
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
+from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import upgrade_policy
 
 if TYPE_CHECKING:
@@ -98,7 +100,9 @@ class ReplayedStudy:
         self._source = source
         sliced = StudyState.from_text(row.details).slices_since
         ramp = RampState() if spec.traffic.ramp and sliced == 1 else None
-        self._state = StudyState(identity=identity_of(row), slices_since=1 if sliced == 1 else None, ramp=ramp)
+        state = StudyState(identity=identity_of(row), slices_since=1 if sliced == 1 else None, ramp=ramp)
+        held_out = find_holdout(PublishedPolicy.from_text(first.document, first.checksum)) if sliced == 1 else 0
+        self._state = state.with_holdout(held_out, 1, first.published_at)
         draft = replace(row, state="draft", round=0, version=0, details=self._state.to_text())
         opened = open_first_round(
             spec, draft, self._state, NextPhase("learning"), high_water=first.after_sequence, now=first.published_at
@@ -204,6 +208,7 @@ class RecordedSource:
             recall=lambda entry: measurements[entry.waiting.round],
             look=self._measure_look(spec, serving, close, record),
             uses_covariates=record.uses_covariates,
+            holdout=record.holdout,
         )
 
     def compare_verdicts(self, close: CloseRow, record: CloseRecord, judged: GuardrailResult) -> GuardrailResult:

@@ -30,6 +30,7 @@ REASONS = {
     "exposures": "decides which events of the rounds so far counted; " + ANOTHER,
     "history": "is what the study started from; " + ANOTHER,
     "ranges": "decide which candidates the study has found so far; " + ANOTHER,
+    "layer": "decides which units the study and its neighbours have; only its share can change; " + ANOTHER,
     "parameters": "name what every candidate so far consists of; " + ANOTHER,
     "guardrails": "are measured in every round, so none can be added or taken away; change the levels of those that "
     "there are, or " + ANOTHER,
@@ -37,7 +38,7 @@ REASONS = {
 """Reasons why a field of a running study cannot be changed, by field."""
 GUARDRAIL_FIELDS = ("at_least", "at_most", "penalty", "loss_budget", "stop_at", "tolerance")
 EDITABLE_FIELDS = ("description", "owner", "confidence", "deploy_for", "expires_after")
-EDITABLE_SECTIONS = ("traffic", "rounds", "guardrails", "candidates")
+EDITABLE_SECTIONS = ("traffic", "rounds", "guardrails", "candidates", "layer")
 PHASE_FIELDS = ("description", "owner", "deploy_for")
 """Fields that may change while units keep their arm; stop levels may, too."""
 
@@ -151,6 +152,9 @@ def apply_request(spec: StudySpec, request: EditRequest) -> dict[str, Any]:
     if request.document is not None:
         target = dict(request.document)
         target["learner"] = _complete_learner(target.get("learner", "thompson"), spec.document["learner"])
+        target["layer"] = _complete_layer(target.get("layer"), spec.document.get("layer"))
+        if target["layer"] is None:
+            del target["layer"]
         for name in ("history", "retired"):
             if name in spec.document:
                 target.setdefault(name, spec.document[name])
@@ -181,7 +185,7 @@ def compare_files(before: StudySpec, after: StudySpec) -> Iterator[FieldChange]:
         if name in (*CANDIDATE_FIELDS, "retired", "guardrails"):
             continue
         was, now = old.get(name), new.get(name)
-        if name in ("traffic", "rounds") and isinstance(was, Mapping) and isinstance(now, Mapping):
+        if name in ("traffic", "rounds", "layer") and isinstance(was, Mapping) and isinstance(now, Mapping):
             yield from _compare_fields(name, was, now)
         elif was != now:
             yield FieldChange(name, was, now)
@@ -229,6 +233,8 @@ def _find_reason(change: FieldChange, before: StudySpec, given: StudySpec, state
         return REASONS.get(section, "cannot be changed while the study runs; " + ANOTHER)
     if section == "guardrails" and name not in GUARDRAIL_FIELDS:
         return REASONS["guardrails"]
+    if section == "layer" and name != "share":
+        return REASONS["layer"]
     if section == "guardrails" and name in ("at_least", "at_most"):
         was, now = (isinstance(level, str) for level in (change.before, change.after))
         if was != now:
@@ -257,6 +263,13 @@ def _complete_learner(given: Any, present: Mapping[str, Any]) -> Any:
     if not isinstance(settings, Mapping) or settings.get("name") != present["name"]:
         return given
     return {**present, **settings}
+
+
+def _complete_layer(given: Any, present: Mapping[str, Any] | None) -> Any:
+    """Return the layer of a file with the start of the study's present interval, if the file leaves it out."""
+    if present is None or not isinstance(given, Mapping) or given.get("name") != present["name"]:
+        return given
+    return {"start": present.get("start"), **given} if "start" in present else given
 
 
 def _find_missing(spec: StudySpec, target: Mapping[str, Any]) -> set[str]:

@@ -21,7 +21,7 @@ from pasto.service.study_file.goals import goal_document, rail_document, read_go
 from pasto.service.study_file.history import read_history
 from pasto.service.study_file.schema import FIELDS, learner_settings
 from pasto.service.study_file.sources import read_source
-from pasto.service.study_file.spec import RoundsSpec, StudySpec, TeamSource, TrafficSpec
+from pasto.service.study_file.spec import LAYER_PARTS, LayerSpec, RoundsSpec, StudySpec, TeamSource, TrafficSpec
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 
@@ -61,6 +61,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
     if has_source and rounds.exposures is not None:
         problems.add("rounds.exposures", "cannot be counted in tables of your own; end rounds by time, with every")
     exposures = _read_exposures(problems, fields.get("exposures", {}), source)
+    layer = _read_layer(problems, fields["layer"], exposures) if "layer" in fields else None
     check_times(problems, metrics, rounds.maturity, source)
     retired = fields.get("retired", ())
     if candidates is not None and retired:
@@ -96,6 +97,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
         history=history,
         owner=fields.get("owner", ""),
         retired=retired,
+        layer=layer,
     )
     spec = replace(spec, document=_write_document(spec, candidates.document, learner))
     _check_study(spec)
@@ -135,6 +137,8 @@ def _write_document(spec: StudySpec, candidates: dict[str, Any], learner: Learne
         document["source"] = spec.source.document()
     if spec.signed or spec.is_external:
         document["exposures"] = {"signed": True} if spec.signed else {"assigned_by": "external"}
+    if spec.layer is not None:
+        document["layer"] = spec.layer.document()
     if spec.history is not None:
         document["history"] = spec.history.to_rows()
     if not learner.has_min_share:
@@ -192,6 +196,33 @@ def _read_exposures(problems: ProblemList, given: object, source: TeamSource | N
             "candidate that it assigned",
         )
     return fields
+
+
+def _read_layer(problems: ProblemList, given: object, exposures: Mapping[str, Any]) -> LayerSpec | None:
+    before = len(problems.found)
+    fields = FIELDS.read(problems, "layer", given)
+    for name in ("name", "share"):
+        if name not in fields and f"layer.{name}" not in problems.found and "layer" not in problems.found:
+            problems.add(f"layer.{name}", "is missing; write layer: {name: home, share: 40%}")
+    parts = {
+        name: _read_parts(problems, f"layer.{name}", fields[name]) for name in ("share", "start") if name in fields
+    }
+    if exposures.get("assigned_by") == "external":
+        problems.add(
+            "layer",
+            "cannot be kept apart with assigned_by: external, because another platform assigns the units; leave it out",
+        )
+    if len(problems.found) > before:
+        return None
+    return LayerSpec(fields["name"], parts["share"], parts.get("start"))
+
+
+def _read_parts(problems: ProblemList, path: str, share: float) -> int:
+    """Return a share of a layer in millionths."""
+    parts = round(share * LAYER_PARTS)
+    if abs(share * LAYER_PARTS - parts) > 1e-6:
+        problems.add(path, f"must be a multiple of 0.0001%, got {share:.12g}; write {max(1, parts) / LAYER_PARTS:.6g}")
+    return parts
 
 
 def _read_learner(

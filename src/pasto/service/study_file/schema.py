@@ -324,6 +324,28 @@ FIELDS = FieldTable(
             "1%",
             "entry",
         ),
+        Field(
+            "layer",
+            _section("layer"),
+            "—",
+            "A group of studies that share no unit: each has an interval of the layer's hash line",
+            "{name: home, share: 40%}",
+        ),
+        Field("layer.name", _NAME, "required", "The layer, which exists as long as a study names it", "home"),
+        Field(
+            "layer.share",
+            share_kind(open_ends="low"),
+            "required",
+            "Of all units: the part that only this study has; a multiple of 0.0001%",
+            "40%",
+        ),
+        Field(
+            "layer.start",
+            share_kind(open_ends="high"),
+            "a free place",
+            "Start of the interval; the service chooses it and writes it here",
+            "0.6",
+        ),
         Field("rounds", _section("rounds"), "{every: 1h}", "End of a round, and time to learning", "{every: 1h}"),
         Field("rounds.every", duration_kind(low=MIN_ROUND_SECONDS), "1h", "Length of a round", "30min"),
         Field(

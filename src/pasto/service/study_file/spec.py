@@ -117,6 +117,26 @@ class TrafficSpec:
         return document | ({"ramp": list(self.ramp)} if self.ramp else {})
 
 
+LAYER_PARTS = 1_000_000
+"""Parts of a layer's hash line: shares and starts are multiples of a millionth, so intervals meet exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpec:
+    """Interval of a layer's hash line that only this study uses, in millionths."""
+
+    name: str
+    parts: int
+    """Length of the interval."""
+    start: int | None = None
+    """None until the service chooses a free interval."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as a study file writes it."""
+        start = {} if self.start is None else {"start": self.start / LAYER_PARTS}
+        return {"name": self.name, "share": self.parts / LAYER_PARTS, **start}
+
+
 PHASE_CHECK_SECONDS = 3600.0
 """Seconds between checks of a phase if exposures end a round."""
 GROWING_AGGREGATES = ("sum", "count", "any", "max", "distinct")
@@ -207,6 +227,8 @@ class StudySpec:
     """Names of candidates that a running study serves no longer."""
     audience: tuple[AudienceCondition, ...] = ()
     """Conditions on the attributes of the units that take part."""
+    layer: LayerSpec | None = None
+    """Layer whose studies share no unit; None if the study is in none."""
 
     @property
     def covariates(self) -> tuple[Column, ...]:
