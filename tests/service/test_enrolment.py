@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pasto.errors import StudyFileError
 from pasto.service.ingest import BatchResult
 from pasto.service.service import Service
 from pasto.service.study_state import StudyState
@@ -112,3 +113,78 @@ def test_a_replay_fails_if_the_rule_of_enrolment_is_another_one(partial: Service
     changed = replace(row, generation=row.generation + 1, details=details)
     assert partial.store.update_study(row, changed, audit=[AuditRow(0.0, "ann", "test", "", {})])
     assert not partial.replay("feed").identical
+
+
+AUDIENCE = {"country": ["de", "at"], "tenure_days": ">= 7", "employee": False}
+INSIDE = {"country": "at", "tenure_days": 30, "employee": False}
+
+
+@pytest.fixture
+def targeted(service: Service, document: Document) -> Service:
+    """Return a service with a study of an audience."""
+    service.create({**document, "audience": AUDIENCE}, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    return service
+
+
+def send_audience(service: Service, users: int = 300) -> None:
+    """Send the events of users who meet the audience, and close the round."""
+    policy = service.policy_cache.current("feed")
+    events: list[dict[str, Any]] = []
+    for number in range(users):
+        unit, version = f"user {number}", policy.version
+        drawn = {"unit": unit, "version": version, "candidate": policy.redraw(unit).name}
+        fields = {"seconds": float(number % 7)}
+        events.append({"type": "exposure", "id": f"e{version}/{number}", **drawn})
+        events.append({"type": "metric", "id": f"w{version}/{number}", "name": "watch", "fields": fields, **drawn})
+    assert not ingest(service, events).rejected
+    service.close_round("feed", who="bob")
+
+
+def test_the_policy_asks_for_the_audience_in_every_state(targeted: Service) -> None:
+    for _ in range(2):
+        send_audience(targeted)
+    policies = [targeted.policy_cache.current("feed")]
+    for action, options in (
+        ("confirm", {}),
+        ("pause", {"reason": "lunch"}),
+        ("resume", {}),
+        ("deploy", {"without_confirmation": True, "reason": "a test"}),
+    ):
+        targeted.change("feed", action, who="ann", **options)
+        policies.append(targeted.policy_cache.current("feed"))
+    for policy in policies:
+        assert [condition.attribute for condition in policy.audience] == ["country", "tenure_days", "employee"]
+        assert policy.draw("ann", INSIDE) is not policy.not_enrolled
+        for outside in ({}, {**INSIDE, "country": "fr"}, {**INSIDE, "tenure_days": 6}, {**INSIDE, "employee": True}):
+            assert policy.draw("ann", outside) is policy.not_enrolled
+    assert targeted.replay("feed").identical
+
+
+def test_exposures_count_without_attributes_which_events_do_not_have(targeted: Service) -> None:
+    send_audience(targeted)
+    assert targeted.rounds("feed")[-1].units == 300
+
+
+def test_the_audience_of_a_running_study_changes_with_the_next_policy(targeted: Service) -> None:
+    send_audience(targeted)
+    edited = targeted.edit("feed", fields={"audience.country": ["de", "fr"], "audience.employee": None}, who="bob")
+    assert [change.field for change in edited.changes or ()] == ["audience"]
+    policy = targeted.policy_cache.current("feed")
+    assert policy.draw("ann", {"country": "fr", "tenure_days": 8}) is not policy.not_enrolled
+    send_audience(targeted)
+    removed = targeted.edit("feed", fields={"audience": None}, who="bob")
+    assert "audience" not in removed.document
+    assert targeted.policy_cache.current("feed").audience == ()
+    send_audience(targeted)
+    targeted.change("feed", "confirm", who="ann")
+    with pytest.raises(StudyFileError, match="units keep their arm"):
+        targeted.edit("feed", fields={"audience": {"country": "de"}}, who="bob")
+    assert targeted.replay("feed").identical
+
+
+def test_without_a_control_the_audience_of_a_running_study_stays(service: Service, document: Document) -> None:
+    service.create({**document, "traffic": {"control": 0}}, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    with pytest.raises(StudyFileError, match="without a control the learner would take the means of other units"):
+        service.edit("feed", fields={"audience": {"country": "de"}}, who="bob")

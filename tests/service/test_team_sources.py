@@ -21,9 +21,10 @@ from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
 
 Document = dict[str, Any]
+EXPOSURES = {"table": "seen", "unit": "person", "version": "policy", "candidate": "shown"}
 SOURCE = {
     "from": "lake",
-    "exposures": {"table": "seen", "unit": "person", "version": "policy", "candidate": "shown"},
+    "exposures": EXPOSURES,
     "events": [
         {"table": "logs.plays", "unit": "person", "event": "watch", "version": "policy", "fields": {"seconds": "secs"}},
         {"table": "clicks", "unit": "person", "name": "kind", "version": "policy"},
@@ -84,6 +85,54 @@ def test_a_study_learns_from_a_lake(
     assert write_record(service.report("feed"))["rounds_learned"] == 4
     again = service.replay("feed")
     assert (again.identical, again.exceptions) == (True, {"own_tables": ReplayException((1, 2, 3, 4))})
+
+
+def test_columns_of_attributes_leave_out_exposures_outside_the_audience(
+    service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
+    exposures = {**EXPOSURES, "attributes": {"country": "land", "tenure": "days"}}
+    audience = {"country": ["de", "at"], "tenure": ">= 7, < 30", "employee": False}
+    document = {**sourced, "audience": audience, "source": {**SOURCE, "exposures": exposures}}
+    wrong = {**document, "audience": {"country": "de"}}
+    with pytest.raises(StudyFileError, match="names 'tenure', which the audience does not read"):
+        service.create(wrong, who="ann")
+    service.create(document, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    policy = service.policy_cache.current("feed")
+    rows: list[tuple[Any, ...]] = []
+    met = 0
+    for number in range(300):
+        unit = f"user {number}"
+        land, days = ("de", "at", "fr", None)[number % 4], (3, 7, 29.5, 30)[number % 5 % 4]
+        met += land in ("de", "at") and 7 <= days < 30
+        rows.append((unit, policy.version, policy.redraw(unit).name, land, days))
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE seen (person TEXT, policy BIGINT, shown TEXT, land TEXT, days DOUBLE PRECISION)"
+        )
+        connection.executemany("INSERT INTO seen VALUES (?, ?, ?, ?, ?)", rows)
+        connection.execute(f"COPY seen TO '{tmp_path / 'seen'}/1.parquet'")
+        for name, columns in (("logs/plays", "secs DOUBLE PRECISION"), ("clicks", "kind TEXT")):
+            connection.execute(f"CREATE OR REPLACE TABLE empty (person TEXT, policy BIGINT, {columns})")
+            connection.execute(f"COPY empty TO '{tmp_path / name}/1.parquet'")
+    service.close_round("feed", who="ann")
+    assert service.rounds("feed")[-1].units == met
+    assert 30 < met < 120
+
+
+def test_a_column_of_an_attribute_that_is_missing_is_refused(
+    service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT 'ann' AS person, 1 AS policy, 'w=1' AS shown) TO '{tmp_path / 'seen'}/1.parquet'"
+        )
+    exposures = {**EXPOSURES, "attributes": {"country": "land"}}
+    document = {**sourced, "audience": {"country": "de"}, "source": {**SOURCE, "exposures": exposures}}
+    with pytest.raises(StudyFileError, match="the column 'land', which the table 'seen' does not have"):
+        service.create(document, who="ann")
 
 
 def test_what_tables_say_later_corrects_a_round(

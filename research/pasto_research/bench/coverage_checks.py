@@ -58,8 +58,8 @@ def batches(studies: int, seed: int) -> Iterator[tuple[int, int]]:
 def coverage(scene: Scene, target: str, studies: int, seed: int = 1) -> Coverage:
     """Measure fixed-horizon intervals of the "learner", a "candidate" or a "blend", each with its mutant.
 
-    The mutants: means pooled over rounds (candidate), every round weighed by a variance of its own (blend), and the
-    looks of forty rounds each taken as the only one (learner).
+    The mutants: means pooled over rounds (candidate, and everything in a steered scene), every round weighed by a
+    variance of its own (blend), and the looks of forty rounds each taken as the only one (learner).
     """
     held, relative, errors, mutant = [], [], [], []
     for size, start in batches(studies, seed):
@@ -100,6 +100,13 @@ def both(drawn: Studies, scene: Scene, target: str, *, running: bool = False) ->
 
 
 def _mutant(drawn: Studies, scene: Scene, target: str) -> NDArray[np.bool_]:
+    if scene.steering is not None:
+        truth = both(drawn, scene, target)[1].difference
+        treated = [(share, _pooled(drawn.cells, place)) for place, share in shares_of(scene, target).items()]
+        control, control_variance = _pooled(drawn.cells, 0)
+        difference = sum((share * mean for share, (mean, _) in treated), start=-control)
+        variance = sum((share**2 * own for share, (_, own) in treated), start=control_variance)
+        return interval_around(difference, variance, reach_at_horizon(ERROR)).covers(truth)
     if target == "learner":
         found, true = both(drawn, scene, target, running=True)
         return np.asarray(found.lift(ERROR, sequential=False).covers(true.difference).all(axis=-1))
@@ -122,7 +129,7 @@ def _mutant(drawn: Studies, scene: Scene, target: str) -> NDArray[np.bool_]:
 def _pooled(cells: CellStatistics, place: int) -> tuple[FloatArray, FloatArray]:
     """Return a mean pooled over all rounds' units, and its variance: the mutant."""
     units, mean = cells.units[..., place], cells.mean[..., place, 0]
-    total = units.sum(axis=-1)
+    total = np.maximum(units.sum(axis=-1), 1.0)
     middle = (units * mean).sum(axis=-1) / total
     spread = cells.cross[..., place, 0, 0].sum(axis=-1) + (units * (mean - middle[..., None]) ** 2).sum(axis=-1)
     return middle, spread / total**2

@@ -30,7 +30,7 @@ from pasto_research.bench.coverage_checks import (
     sticky_coverage,
     swinging_alarms,
 )
-from pasto_research.bench.coverage_studies import SCENES, Scene, Studies, simulate
+from pasto_research.bench.coverage_studies import SCENES, STEERED, Scene, Studies, simulate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -144,7 +144,8 @@ def _row(number: str, where: str, measured: str, asked: str, mutant: tuple[str, 
 
 def _coverage(scene: Scene, target: str, studies: int) -> Any:
     found = coverage(scene, target, studies)
-    mutant = MUTANTS[target], f"{found.mutant:.1%}"
+    name = MUTANTS[target] if scene.steering is None else MUTANTS["candidate"]
+    mutant = name, f"{found.mutant:.1%}"
     note = f"relative {found.relative:.1%}, bias {found.bias:+.2f} errors"
     return _row(f"coverage, {target}", scene.name, f"{found.covered:.1%}", BAND, mutant, note)
 
@@ -251,7 +252,7 @@ def _winner(candidates: int, studies: int) -> Any:
 
 
 CHECKS: tuple[Callable[[int], Any], ...] = (
-    *(partial(_coverage, scene, target) for scene in SCENES.values() for target in MUTANTS),
+    *(partial(_coverage, scene, target) for scene in (*SCENES.values(), STEERED) for target in MUTANTS),
     *(partial(_adjusted, target) for target in MUTANTS),
     _sticky,
     *(partial(_looks, looks) for looks in (100, 1_000)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from pasto.metrics.sql import DIALECTS, QueryBuilder
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.spec import TeamSource
 from pasto.service.team_sources import dialect_of, explain_errors, find_files, open_source, place_of, view_name
+from pasto_sdk.enrolment import AudienceCondition
 from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 TableTypes = dict[str, dict[str, str] | None]
@@ -96,26 +97,28 @@ def check_source(spec: StudySpec, environment: Mapping[str, str] | None = None) 
     if None not in types.values():
         try:
             with open_source(source, environment) as opened:
-                plan_tables(*opened, _PROBE, spec.measured_columns, is_external=spec.is_external)
+                plan_tables(*opened, _build_probe(spec.audience), spec.measured_columns, is_external=spec.is_external)
         except PastoError as error:
             raise StudyFileError({"source": f"cannot be measured: {error}"}) from error
     return SourceCheck(source.origin, dialect, types)
 
 
-_PROBE: PublishedPolicy = publish_policy(
-    study="check",
-    version=1,
-    round=1,
-    state="learning",
-    mode="shuffled",
-    salt="check",
-    candidates={0: ("baseline", {})},
-    baseline=0,
-    shares=[("control", 0, 1.0)],
-    valid_from=0,
-    expires_after=60,
-)
-"""A policy without traffic, to plan a query with."""
+def _build_probe(audience: Sequence[AudienceCondition]) -> PublishedPolicy:
+    """Return a policy without traffic, to plan a query with."""
+    return publish_policy(
+        study="check",
+        version=1,
+        round=1,
+        state="learning",
+        mode="shuffled",
+        salt="check",
+        candidates={0: ("baseline", {})},
+        baseline=0,
+        shares=[("control", 0, 1.0)],
+        valid_from=0,
+        expires_after=60,
+        audience=audience,
+    )
 
 
 def _database_types(source: TeamSource, dialect: str, environment: Mapping[str, str] | None) -> TableTypes:

@@ -27,7 +27,7 @@ from pasto_research.bench.coverage_checks import (
     sticky_coverage,
     swinging_alarms,
 )
-from pasto_research.bench.coverage_studies import SCENES, simulate
+from pasto_research.bench.coverage_studies import SCENES, STEERED, simulate
 from pasto_research.bench.interval_coverage import CHECKS, STOP_LEVEL, STOP_PERCENT, covariate_coverage, measure
 
 STUDIES = 200
@@ -45,6 +45,27 @@ def test_fixed_horizon_intervals_cover(scene: str, target: str) -> None:
     assert abs(found.covered - 0.95) <= errors(0.95)
     assert abs(found.relative - 0.95) <= errors(0.95)
     assert abs(found.bias) <= 3.0 / np.sqrt(STUDIES) + 0.02
+
+
+@pytest.mark.parametrize("target", ["learner", "candidate", "blend"])
+def test_intervals_cover_across_edits_and_ramps_and_pooled_means_do_not(target: str) -> None:
+    found = coverage(STEERED, target, STUDIES, seed=2)
+    assert abs(found.covered - 0.95) <= errors(0.95)
+    assert abs(found.relative - 0.95) <= errors(0.95)
+    assert abs(found.bias) <= 3.0 / np.sqrt(STUDIES) + 0.02
+    assert found.mutant < 0.3
+
+
+def test_steered_studies_change_as_they_say() -> None:
+    drawn = simulate(STEERED, STUDIES, 2)
+    units = drawn.cells.units[..., :-1]
+    assert (units[:, :12, -2:] == 0).all()
+    assert (units[:, 12:, -2:].sum(axis=1) > 0).all()
+    assert ((units[:, 26:, 1:-2].sum(axis=1) == 0).sum(axis=1) == 1).all(), "one candidate is retired"
+    assert drawn.shares[:, 19:21, 0].tolist() == [[0.1, 0.3]] * STUDIES
+    size = units.sum(axis=-1)
+    assert (size[:, 3] > 3 * size[:, 2]).any()
+    assert (size[:, 1:] < 0.6 * size[:, :-1]).any(), "a warning takes a ramp back"
 
 
 @pytest.mark.parametrize("target", ["learner", "candidate", "blend"])

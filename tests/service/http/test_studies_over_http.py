@@ -200,6 +200,47 @@ def test_units_outside_get_the_baseline_without_an_exposure_over_http(serve: Ser
     assert f'pasto_not_enrolled_total{{study="feed",via="ofrep"}} {outside_single}.0' in counts
 
 
+def test_attributes_decide_on_the_audience_over_http(serve: Serve) -> None:
+    site = serve()
+    site.study(audience={"country": ["de", "at"], "tenure_days": ">= 7"})
+    inside: dict[str, Any] = {"country": "de", "tenure_days": 9}
+
+    def assign(**body: Any) -> Any:
+        return site.client.post(ASSIGN, json=body).json()
+
+    assert assign(unit="ann", attributes=inside)["reason"] == "SPLIT"
+    for attributes in ({}, {**inside, "tenure_days": "9"}, {**inside, "country": ["de"]}, {**inside, "country": None}):
+        decided = assign(unit="bob", attributes=attributes)
+        assert (decided["arm"], decided["reason"], decided["propensity"]) == ("not_enrolled", "DEFAULT", 0.0)
+    assert assign(unit="bob")["arm"] == "not_enrolled"
+    units = ["cay", "dan"]
+    both = assign(units=units, attributes=inside)["assignments"]
+    assert {each["reason"] for each in both} == {"SPLIT"}
+    assert {each["reason"] for each in assign(units=units)["assignments"]} == {"DEFAULT"}
+    flag = "/ofrep/v1/evaluate/flags/feed"
+    context = {"targetingKey": "eve", **inside}
+    evaluated = site.client.post(flag, json={"context": context}).json()
+    assert (evaluated["reason"], evaluated["metadata"]["arm"] != "not_enrolled") == ("SPLIT", True)
+    outside = site.client.post(flag, json={"context": {**context, "tenure_days": 3}}).json()
+    assert (outside["reason"], outside["metadata"]["arm"], outside["variant"]) == (
+        "DEFAULT",
+        "not_enrolled",
+        "like_weight=1,share_weight=1",
+    )
+    flags = "/ofrep/v1/evaluate/flags"
+    first = site.client.post(flags, json={"context": context})
+    tag = {"if-none-match": first.headers["etag"]}
+    assert site.client.post(flags, json={"context": context}, headers=tag).status_code == 304
+    changed = site.client.post(flags, json={"context": {**context, "country": "fr"}}, headers=tag)
+    assert (changed.status_code, changed.json()["flags"][0]["reason"]) == (200, "DEFAULT")
+    wrong = site.client.post(ASSIGN, json={"unit": "ann", "attributes": ["de"]})
+    assert wrong.status_code == 400
+    site.client.post(EVENTS, json=[{"type": "metric", "id": "m", "unit": "ann", "name": "like"}]).raise_for_status()
+    with site.running.service.store.read_transaction() as connection:
+        logged = {row[0] for row in connection.execute("SELECT unit FROM events WHERE kind = 0").fetchall()}
+    assert logged == {"ann", "cay", "dan", "eve"}
+
+
 def test_a_running_study_is_edited_over_http(serve: Serve) -> None:
     site = serve()
     site.study()

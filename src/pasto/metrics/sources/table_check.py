@@ -84,6 +84,11 @@ def find_problems(tables: TeamTables, columns: Sequence[Column], types: Types) -
             continue
         for role, name in _roles(table):
             _check_column(problems, f"{path}.{role}", role, table.table, name, found, timed=timed)
+    known = types.get(tables.exposures.table)
+    for attribute, name in tables.exposures.attributes.items():
+        if known and name not in known:
+            problem = _missing(tables.exposures.table, name, known)
+            problems.add("source.exposures.attributes", f"gives {attribute!r} no column: it {problem}")
     _check_times(problems, tables, types)
     for column in columns:
         _check_fields(problems, tables.events, column, types)

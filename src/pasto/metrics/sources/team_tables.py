@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pasto.errors import OptionError
 from pasto.metrics.definitions import Column
 from pasto.metrics.sql import ColumnFields, QueryBuilder, Relation, Span
-from pasto.metrics.sql.assignment import assignment_query, external_query
+from pasto.metrics.sql.assignment import assignment_query, audience_test, external_query
 from pasto.metrics.sql.field_access import Kind
 from pasto_sdk.policy import PublishedPolicy
 
@@ -75,6 +75,8 @@ class ExposureTable:
     time: str | None = None
     """When: of any type that can be ordered where events do not say their version; a timestamp, or a number of
     seconds, where a column has a window or looks back."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Columns of attributes by which the audience is checked; each other attribute is taken to meet it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +166,14 @@ def _exposures(
 ) -> str:
     """Return SQL for the cell of every exposed unit that takes part.
 
-    The team's exposures decide on the audience; if another platform assigns the units, on the enrolment too.
+    Conditions of the audience on attributes without a column are met by every exposure. If another platform assigns
+    the units, its exposures decide on the enrolment, too.
     """
     unit = f"CAST({draft.identifier(table.unit)} AS {draft.dialect.text})"
     place = f"FROM {draft.table(table.table)} WHERE {draft.identifier(table.version)} = {version}"
+    for condition in policy.audience:
+        if (column := table.attributes.get(condition.attribute)) is not None:
+            place += f" AND {audience_test(draft.dialect.name, draft.identifier(column), condition)}"
     if is_external and table.candidate is None:
         raise OptionError(f"the table {table.table!r} needs the column of the candidate that its platform assigned")
     own = assignment_query(policy, draft.dialect.name, is_exposed=True)

@@ -106,7 +106,7 @@ def assignment_query(
         tests.append(f"enrolment{number} >= {part.start} AND enrolment{number} < {part.until}")
     for number, condition in enumerate(() if is_exposed else policy.audience):
         hashes[f"attribute{number}"] = _column(attributes, condition)
-        tests.append(_condition(dialect, f"attribute{number}", condition))
+        tests.append(audience_test(dialect, f"attribute{number}", condition))
     takes_part = " AND ".join(tests) or None
     for place in (place for entry in entries if len(entry) > 1 for place in entry):
         hashes[f"score{place}"] = _score(dialect, unit, policy.salt, cells[place])
@@ -197,7 +197,7 @@ def _column(attributes: Mapping[str, str], condition: AudienceCondition) -> str:
     return attributes[condition.attribute]
 
 
-def _condition(dialect: str, column: str, condition: AudienceCondition) -> str:
+def audience_test(dialect: str, column: str, condition: AudienceCondition) -> str:
     """Return SQL for a condition of an audience; it is false for NULL, and for numbers that are not finite."""
     first = condition.values[0]
     if isinstance(first, str):

@@ -37,7 +37,7 @@ REASONS = {
 }
 """Reasons why a field of a running study cannot be changed, by field."""
 GUARDRAIL_FIELDS = ("at_least", "at_most", "penalty", "loss_budget", "stop_at", "tolerance")
-EDITABLE_FIELDS = ("description", "owner", "confidence", "deploy_for", "expires_after")
+EDITABLE_FIELDS = ("description", "owner", "confidence", "deploy_for", "expires_after", "audience")
 EDITABLE_SECTIONS = ("traffic", "rounds", "guardrails", "candidates", "layer")
 PHASE_FIELDS = ("description", "owner", "deploy_for")
 """Fields that may change while units keep their arm; stop levels may, too."""
@@ -242,6 +242,11 @@ def _find_reason(change: FieldChange, before: StudySpec, given: StudySpec, state
                 "changes between a percentage over the baseline and a number, and the learner learned in the one it "
                 f"had; write a level like {change.before!r}"
             )
+    if section == "audience" and not before.traffic.control:
+        return (
+            "decides whose means the rounds measure, and without a control the learner would take the means of other "
+            "units for an effect of candidates; " + ANOTHER
+        )
     if change.field == "traffic.control" and not (before.traffic.control and given.traffic.control):
         return (
             "cannot change between no control and a control: the learner and the guardrail monitor compare each round "

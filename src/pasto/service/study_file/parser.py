@@ -15,12 +15,13 @@ from pasto.metrics.parsing import metric_document
 from pasto.objective import Objective
 from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, Thompson, current_name
 from pasto.optimize.learners.mirror_ascent import constant
+from pasto.service.study_file.audience import write_audience
 from pasto.service.study_file.candidates import CandidateSpec, read_candidates
 from pasto.service.study_file.checks import check_times, find_warnings
 from pasto.service.study_file.goals import goal_document, rail_document, read_goals
 from pasto.service.study_file.history import read_history
 from pasto.service.study_file.schema import FIELDS, learner_settings
-from pasto.service.study_file.sources import read_source
+from pasto.service.study_file.sources import check_attributes, read_source
 from pasto.service.study_file.spec import LAYER_PARTS, LayerSpec, RoundsSpec, StudySpec, TeamSource, TrafficSpec
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
@@ -62,6 +63,8 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
         problems.add("rounds.exposures", "cannot be counted in tables of your own; end rounds by time, with every")
     exposures = _read_exposures(problems, fields.get("exposures", {}), source)
     layer = _read_layer(problems, fields["layer"], exposures) if "layer" in fields else None
+    if source is not None:
+        check_attributes(problems, fields.get("audience", ()), source)
     check_times(problems, metrics, rounds.maturity, source)
     retired = fields.get("retired", ())
     if candidates is not None and retired:
@@ -98,6 +101,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
         owner=fields.get("owner", ""),
         retired=retired,
         layer=layer,
+        audience=fields.get("audience", ()),
     )
     spec = replace(spec, document=_write_document(spec, candidates.document, learner))
     _check_study(spec)
@@ -133,6 +137,8 @@ def _write_document(spec: StudySpec, candidates: dict[str, Any], learner: Learne
         "deploy_for": spec.deploy_for,
         "expires_after": spec.expires_after,
     }
+    if spec.audience:
+        document["audience"] = write_audience(spec.audience)
     if spec.source is not None:
         document["source"] = spec.source.document()
     if spec.signed or spec.is_external:

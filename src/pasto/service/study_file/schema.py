@@ -25,6 +25,7 @@ from pasto.metrics.definition_fields import METRIC_FIELDS, METRIC_NAME, RATIO_FI
 from pasto.metrics.parsing import MAX_METRICS
 from pasto.optimize.learners import LEARNERS
 from pasto.service.study_file.amounts import LEVEL, LOSS, RAMP, ROUNDS, share_kind
+from pasto.service.study_file.audience import AUDIENCE
 
 MAX_CANDIDATES = 10_000
 MAX_PARAMETERS = 64
@@ -346,6 +347,14 @@ FIELDS = FieldTable(
             "Start of the interval; the service chooses it and writes it here",
             "0.6",
         ),
+        Field(
+            "audience",
+            AUDIENCE,
+            "—",
+            "Attributes of the units that take part: a value, a list of values, or comparisons with a number. A unit "
+            "without the attribute is outside",
+            '{country: [de, at], tenure_days: ">= 7, < 30", employee: false}',
+        ),
         Field("rounds", _section("rounds"), "{every: 1h}", "End of a round, and time to learning", "{every: 1h}"),
         Field("rounds.every", duration_kind(low=MIN_ROUND_SECONDS), "1h", "Length of a round", "30min"),
         Field(
@@ -418,6 +427,14 @@ FIELDS = FieldTable(
             "The column of the time (a timestamp, or seconds), if events have no version or a metric has a window or "
             "a covariate",
             "at",
+        ),
+        Field(
+            "source.exposures.attributes",
+            _COLUMN_NAMES,
+            "{}",
+            "The columns of attributes of the `audience`: exposures that do not meet it are left out; without a "
+            "column, every exposure meets the condition",
+            "{country: country_code}",
         ),
         Field(
             "source.events",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pasto.document_validation import ProblemList, show_value
+from pasto.document_validation import ProblemList, nearest_name, show_value
 from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
 from pasto.service.study_file.schema import FIELDS, MAX_TABLES
 from pasto.service.study_file.spec import TeamSource
+from pasto_sdk.enrolment import AudienceCondition
 
 
 def read_source(problems: ProblemList, given: object) -> TeamSource | None:
@@ -39,6 +40,17 @@ def read_source(problems: ProblemList, given: object) -> TeamSource | None:
     if exposures is None or not events or len(complete) < len(events) or "from" not in fields:
         return None
     return TeamSource(fields["from"], TeamTables(ExposureTable(**exposures), complete))
+
+
+def check_attributes(problems: ProblemList, audience: Sequence[AudienceCondition], source: TeamSource) -> None:
+    """Note columns of attributes that the audience does not read."""
+    known = dict.fromkeys(condition.attribute for condition in audience)
+    for attribute in source.tables.exposures.attributes:
+        if attribute not in known:
+            problems.add(
+                "source.exposures.attributes",
+                f"names {attribute!r}, which the audience does not read; {nearest_name(attribute, known)}",
+            )
 
 
 def _read_event_table(
