@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import starmap
@@ -17,7 +17,7 @@ from pasto.optimize.learners import Thompson
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_research.bench.covariate_mutants import CentredOnAllRounds, CentredOnRound, MutantThompson
-from pasto_research.bench.covariate_worlds import DRIFTING, FAMILIES, CovariateWorld, Side
+from pasto_research.bench.covariate_worlds import DRIFTING, FAMILIES, CovariateWorld, Side, steady
 
 SIDES: tuple[Side, Side] = ("at least", "at most")
 SHARES = (0.0, 0.4, 0.6)
@@ -117,25 +117,41 @@ class Courses:
         return np.array([course.possible for course in self.studies if course is not None])
 
 
-def relative_gain(courses: Sequence[Courses]) -> tuple[FloatArray, FloatArray]:
-    """Return r at each checkpoint, a ratio of means, and each study's part of its error."""
-    gains = np.concatenate([each.numbers("gain") for each in courses])
-    possible = np.concatenate([each.possible for each in courses])
-    ratio = gains.sum(axis=0) / possible.sum()
-    return ratio, (gains - ratio * possible[:, None]) / possible.sum()
+def relative_gain(worlds: Sequence[Sequence[Courses]]) -> tuple[FloatArray, FloatArray]:
+    """Return r at each checkpoint, the mean over worlds of a ratio of means, and each seed's part of its error.
+
+    A world has the courses of both sides. All worlds have the same seeds, so studies of one seed are not independent.
+    """
+    ratios, parts = [], []
+    for courses in worlds:
+        gains = np.concatenate([each.numbers("gain") for each in courses])
+        possible = np.concatenate([each.possible for each in courses])
+        ratio = gains.sum(axis=0) / possible.sum()
+        ratios.append(ratio)
+        parts.append(_sum_by_seed(courses, (gains - ratio * possible[:, None]) / possible.sum()))
+    return np.mean(ratios, axis=0), np.mean(parts, axis=0)
 
 
 def share_held(courses: Sequence[Courses]) -> tuple[float, float, int]:
     """Return the share of binding guardrails that hold over all checkpoints, its standard error, and their number.
 
-    The answers of one study depend on each other, so the error is that over studies.
+    The answers of one study depend on each other, and the studies of one seed, so the error is that over seeds.
     """
     holds = np.concatenate([each.numbers("holds") for each in courses]).sum(axis=1)
     binding = np.concatenate([each.numbers("binding") for each in courses]).sum(axis=1)
     if not binding.sum():
         return float("nan"), float("nan"), 0
     share = float(holds.sum() / binding.sum())
-    return share, float(np.sqrt(np.square(holds - share * binding).sum()) / binding.sum()), int(binding.sum())
+    parts = _sum_by_seed(courses, holds - share * binding)
+    return share, float(np.sqrt(np.square(parts).sum()) / binding.sum()), int(binding.sum())
+
+
+def _sum_by_seed(courses: Sequence[Courses], parts: FloatArray) -> FloatArray:
+    """Return the sums of the studies' parts over all courses, (seeds, ...)."""
+    seeds = [seed for each in courses for seed, study in enumerate(each.studies) if study is not None]
+    sums = np.zeros((max(len(each.studies) for each in courses), *parts.shape[1:]))
+    np.add.at(sums, seeds, parts)
+    return sums
 
 
 def rounds_needed(ratio: FloatArray, level: float, marks: Sequence[int]) -> float | None:
@@ -187,21 +203,13 @@ def measure(
             if progress is not None:
                 progress(f"{_title(worlds[place])}: {name}, {side}", number + 1, count)
         runs[job] = Courses(tuple(found))
-    return BenchmarkReport(
-        "Relative gain r by rounds, raw and adjusted by covariates",
-        tuple(_learning_row(world, place, runs, marks) for place, world in enumerate(worlds)),
-        note=f"{len(SIDES) * studies} studies each, 40 candidates, two hard guardrails. r is 0 at the best single "
-        "candidate and 1 at the best blend; missed guardrails are charged at twice their price. The last columns are "
-        f"the rounds to the r of raw metrics after {marks[-2]} and {marks[-1]}, between checkpoints by interpolation.",
-        more=(
-            BenchmarkReport(
-                "Certified guardrails that truly hold",
-                tuple(row for place, world in enumerate(worlds) for row in _certificate_rows(world, place, runs)),
-                note=f"Stated: {CONFIDENCE:.0%} for each guardrail, at {len(marks)} checkpoints of each study; errors "
-                "are those over studies. The mutants centre the covariates on each round without its error, or on all "
-                "rounds so far.",
-            ),
-        ),
+    return summarize(
+        worlds,
+        [
+            {(name, side): run for (other, name, side), run in runs.items() if other == place}
+            for place in range(len(worlds))
+        ],
+        marks,
     )
 
 
@@ -218,13 +226,14 @@ def _run_task(task: tuple[CovariateWorld, Side, str, int, tuple[int, ...]]) -> S
 
 
 def _learning_row(
-    world: CovariateWorld, place: int, runs: dict[tuple[int, str, Side], Courses], marks: Sequence[int]
+    name: str, worlds: Sequence[CovariateWorld], runs: Sequence[dict[tuple[str, Side], Courses]], marks: Sequence[int]
 ) -> dict[str, Any]:
+    """Return the row of one world, or of the mean over some."""
     (raw, raw_error), (adjusted, adjusted_error) = (
-        relative_gain([runs[place, name, side] for side in SIDES]) for name in LEARNERS[:2]
+        relative_gain([[run[learner, side] for side in SIDES] for run in runs]) for learner in LEARNERS[:2]
     )
     error = np.sqrt(np.square(adjusted_error - raw_error).sum(axis=0))
-    row: dict[str, Any] = {"world": world.name, "explained": f"{world.explained:.0%}"}
+    row: dict[str, Any] = {"world": name, "explained": f"{worlds[0].explained:.0%}"}
     for number, mark in enumerate(marks):
         row[f"r at {mark}"] = f"{raw[number]:.2f} → {adjusted[number]:.2f}"
     row[f"gained at {marks[-2]}"] = f"{adjusted[-2] - raw[-2]:+.2f} ± {error[-2]:.2f}"
@@ -234,20 +243,61 @@ def _learning_row(
     return row
 
 
-def _certificate_rows(
-    world: CovariateWorld, place: int, runs: dict[tuple[int, str, Side], Courses]
-) -> Iterable[dict[str, Any]]:
-    for side in SIDES:
-        row: dict[str, Any] = {"world": world.name, "explained": f"{world.explained:.0%}", "side": side}
-        for name in LEARNERS:
-            courses = runs.get((place, name, side))
-            share, error, binding = (float("nan"), float("nan"), 0) if courses is None else share_held([courses])
-            row[name] = f"{100 * share:.1f} ± {100 * error:.1f} %" if binding else None
-        adjusted = runs[place, "adjusted", side]
-        row["binding"] = int(adjusted.numbers("binding").sum())
-        row["certified"] = f"{adjusted.numbers('certified').mean():.0%}"
-        row["errors questioned"] = f"{adjusted.numbers('understated').mean():.0%}"
-        yield row
+def _certificate_row(
+    name: str,
+    side: str,
+    worlds: Sequence[CovariateWorld],
+    runs: Sequence[dict[tuple[str, Side], Courses]],
+    sides: Sequence[Side],
+) -> dict[str, Any]:
+    """Return the row of one world and side, or of several together."""
+    row: dict[str, Any] = {"world": name, "explained": f"{worlds[0].explained:.0%}", "side": side}
+    for learner in LEARNERS:
+        courses = [run[learner, each] for run in runs for each in sides if (learner, each) in run]
+        share, error, binding = share_held(courses) if courses else (float("nan"), float("nan"), 0)
+        row[learner] = f"{100 * share:.1f} ± {100 * error:.1f} %" if binding else None
+    adjusted = [run["adjusted", each] for run in runs for each in sides]
+    row["binding"] = int(sum(each.numbers("binding").sum() for each in adjusted))
+    row["certified"] = f"{np.mean([each.numbers('certified').mean() for each in adjusted]):.0%}"
+    row["errors questioned"] = f"{np.mean([each.numbers('understated').mean() for each in adjusted]):.0%}"
+    return row
+
+
+def summarize(
+    worlds: Sequence[CovariateWorld], runs: Sequence[dict[tuple[str, Side], Courses]], marks: Sequence[int]
+) -> BenchmarkReport:
+    """Return both tables from the courses of each world, by learner and side."""
+    studies = len(runs[0]["adjusted", SIDES[0]].studies)
+    groups: dict[float, list[int]] = {}
+    for place, world in enumerate(worlds):
+        if world.covariate_level is steady:
+            groups.setdefault(world.explained, []).append(place)
+    several = [places for places in groups.values() if len(places) > 1]
+    learning, certificates = [], []
+    for world, run in zip(worlds, runs, strict=True):
+        learning.append(_learning_row(world.name, [world], [run], marks))
+        certificates += [_certificate_row(world.name, side, [world], [run], [side]) for side in SIDES]
+    for places in several:
+        part, part_runs = [worlds[place] for place in places], [runs[place] for place in places]
+        learning.append(_learning_row("mean of the steady worlds", part, part_runs, marks))
+        certificates.append(_certificate_row("all steady worlds", "both", part, part_runs, SIDES))
+    return BenchmarkReport(
+        "Relative gain r by rounds, raw and adjusted by covariates",
+        tuple(learning),
+        note=f"{len(SIDES) * studies} studies of each world, 40 candidates, two hard guardrails. r is 0 at the best "
+        "single candidate and 1 at the best blend; missed guardrails are charged at twice their price. The last "
+        f"columns are the rounds to the r of raw metrics after {marks[-2]} and {marks[-1]}, between checkpoints by "
+        "interpolation.",
+        more=(
+            BenchmarkReport(
+                "Certified guardrails that truly hold",
+                tuple(certificates),
+                note=f"Stated: {CONFIDENCE:.0%} for each guardrail, at {len(marks)} checkpoints of each study; errors "
+                "are those over seeds. The mutants centre the covariates on each round without its error, or on all "
+                "rounds so far.",
+            ),
+        ),
+    )
 
 
 def _title(world: CovariateWorld) -> str:

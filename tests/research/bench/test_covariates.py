@@ -12,7 +12,9 @@ from pasto_research.bench.covariate_worlds import DRIFTING, FAMILIES, NORMAL_LEV
 from pasto_research.bench.covariates import (
     LEARNERS,
     SIDES,
+    Checkpoint,
     Courses,
+    StudyCourse,
     measure,
     relative_gain,
     run_study,
@@ -43,14 +45,30 @@ def test_every_learner_gives_answers_that_can_be_checked(world: CovariateWorld) 
 
 
 def test_a_report_has_a_row_for_each_world_and_for_each_side() -> None:
-    worlds = (SMALL, replace(SMALL, explained=0.0))
+    worlds = (SMALL, replace(SMALL, explained=0.0), replace(SMALL, units=200))
     report = measure(worlds, studies=2, mutants=1, marks=(1, 2), seed=3)
-    assert [row["explained"] for row in report.rows] == ["60%", "0%"]
+    assert [row["explained"] for row in report.rows] == ["60%", "0%", "60%", "60%"]
+    assert report.rows[3]["world"] == "mean of the steady worlds"
     assert {"r at 1", "r at 2", "gained at 1", "rounds for 1"} <= report.rows[0].keys()
     certificates = report.tables[1].rows
-    assert [row["side"] for row in certificates] == [*SIDES, *SIDES]
+    assert [row["side"] for row in certificates] == [*SIDES, *SIDES, *SIDES, "both"]
+    assert certificates[6]["binding"] == sum(certificates[place]["binding"] for place in (0, 1, 4, 5))
     assert certificates[0].keys() == certificates[2].keys()
     assert certificates[2]["centred on the round"] is None
+
+
+def test_errors_count_seeds_and_not_studies() -> None:
+    """Compare two equal worlds with one: the errors are the same, because all truths are."""
+    good = Checkpoint(gain=1.0, binding=2, holds=2, certified=True, understated=False)
+    bad = replace(good, gain=0.0, holds=1)
+    courses = Courses((None, *(StudyCourse(1.0, (mark,)) for mark in (good, bad, good))))
+    share, error, binding = share_held([courses])
+    assert (share, binding) == (pytest.approx(5 / 6), 6)
+    assert error == pytest.approx(np.sqrt(2 * (1 / 3) ** 2 + (2 / 3) ** 2) / 6)
+    assert share_held([courses, courses])[1] == pytest.approx(error)
+    ratio, parts = relative_gain([[courses], [courses]])
+    assert ratio == pytest.approx([2 / 3])
+    assert parts[:, 0] == pytest.approx([0.0, 1 / 9, -2 / 9, 1 / 9])
 
 
 @pytest.mark.services
@@ -61,7 +79,7 @@ def test_covariates_save_rounds_and_certificates_hold() -> None:
     for name in LEARNERS[:3]:
         found: Any = [[run_study(NORMAL_LEVELS, side, name, seed, marks) for seed in seeds] for side in SIDES]
         courses[name] = [Courses(tuple(studies)) for studies in found]
-    (raw, _), (adjusted, _) = (relative_gain(courses[name]) for name in LEARNERS[:2])
+    (raw, _), (adjusted, _) = (relative_gain([courses[name]]) for name in LEARNERS[:2])
     assert adjusted[1] > raw[1] + 0.2
     assert adjusted[2] > raw[2] + 0.08
     held, wrong = share_held(courses["adjusted"])[0], share_held(courses["centred on the round"])[0]

@@ -29,21 +29,27 @@ def test_rounds_are_read_from_a_curve_that_does_not_fall() -> None:
 
 def test_a_row_compares_a_history_with_a_cold_start() -> None:
     marks = checkpoints(40)
-    slow, fast = (
-        history.HistoryCourse(tuple(min(1.0, mark / end) for mark in marks), tuple(error for _ in marks), 1.0)
-        for end, error in ((40, 0.25), (20, 0.09))
-    )
+    slow, fast = (history.HistoryCourse(tuple(min(1.0, mark / end) for mark in marks), 1.0) for end in (40, 20))
     rows = list(history.summarize_rounds("B", [slow] * 2 + [fast] * 8, marks))
     assert [row["rounds to r ≥ 0.75"] for row in rows] == [30, 15, 15, 15, 15]
     assert (rows[1]["of the cold start"], rows[1]["interval"]) == ("0.50", "0.50 to 0.50")
-    assert [row["error at 20"] for row in rows[:2]] == [0.5, 0.3]
+    assert [row["r at 10"] for row in rows[:2]] == [0.25, 0.5]
 
 
 def test_an_instance_and_a_study_run() -> None:
     course = history.run_instance(HistoryTask(0, 0.9, 0, 5, (2, 4)))
-    assert len(course.gains) == len(course.errors) == 2
+    assert len(course.gains) == 2
     assert course.gap > 0
-    assert 0 < course.errors[1] < 1  # the history has 0.9² of the variance, and a part of it as noise
     looks = history.run_study(CertificateTask(2, "at least", 0.9, 5))
     assert looks is not None
     assert all(0 <= holds <= binding for binding, holds in looks)
+
+
+def test_certificates_of_all_worlds_count_seeds() -> None:
+    """Compare two equal worlds, of one seed whose guardrails hold and one whose guardrails fail on one side."""
+    good, bad = [(2, 2), (2, 2)], [(2, 1), (2, 0)]
+    runs = {(world, 0.9): [good, bad, good, None] for world in (0, 1)}
+    rows = history.summarize_certificates(runs, 2).rows
+    assert [row["world"] for row in rows[2:]] == ["all"]
+    assert (rows[2]["binding after 3 rounds"], rows[2]["binding after 10 rounds"]) == (12, 12)
+    assert rows[0]["hold after 3, %"] == rows[2]["hold after 3, %"] == "83.3 ± 15.7"
