@@ -19,13 +19,16 @@ blanks = st.text(" \t", max_size=2)
     at=numbers | st.floats(0, 1e6).map(lambda percent: f"-{percent:f}%"),
     lower=st.booleans(),
     penalty=st.none() | st.floats(1e-300, 1e300),
+    within=st.sampled_from([None, "each", "heavy", "new users"]),
     blank=blanks,
 )
 def test_a_guardrail_comes_back_as_it_was_typed(
-    metric: str | tuple[str, str], at: float | str, lower: bool, penalty: float | None, blank: str
+    metric: str | tuple[str, str], at: float | str, lower: bool, penalty: float | None, within: str | None, blank: str
 ) -> None:
     left = metric if isinstance(metric, str) else f"{blank}/{blank}".join(metric)
     text = f"{blank}{left}{blank}{'>=' if lower else '<='}{blank}{at}{blank}"
+    if within is not None:
+        text += f",{blank}within{blank}={blank}{within}{blank}"
     if penalty is not None:
         text += f",{blank}penalty{blank}={blank}{penalty!r}{blank}"
     meant = Guardrail.parse(
@@ -33,6 +36,7 @@ def test_a_guardrail_comes_back_as_it_was_typed(
         at_least=at if lower else None,
         at_most=None if lower else at,
         penalty=penalty,
+        within=within,
     )
     assert Guardrail.parse(**parse_keep(text)) == meant
 
@@ -42,9 +46,12 @@ def test_a_guardrail_comes_back_as_it_was_typed(
     relative=st.booleans(),
     lower=st.booleans(),
     penalty=st.none() | st.integers(1, 99999),
+    within=st.sampled_from([None, "each", "new users"]),
 )
-def test_what_an_objective_prints_is_read_back(at: float, relative: bool, lower: bool, penalty: float | None) -> None:
-    rail = Guardrail("like rate", at, lower, None if penalty is None else float(penalty), relative)
+def test_what_an_objective_prints_is_read_back(
+    at: float, relative: bool, lower: bool, penalty: float | None, within: str | None
+) -> None:
+    rail = Guardrail("like rate", at, lower, None if penalty is None else float(penalty), relative, within)
     assert Guardrail.parse(**parse_keep(str(rail))) == rail
 
 
@@ -66,6 +73,8 @@ def test_signs_of_mathematics_are_read_too() -> None:
         ("y >= much", "write it as"),
         ("y >= nan", "write it as"),
         ("y >= 0, penalty=", "write it as"),
+        ("y >= 0, within=", "write it as"),
+        ("y >= 0 within", "write it as"),
         ("y >= 0 penalty", "write it as"),
         ("a/b/c >= 0", "cannot read the metric 'a/b/c'"),
         ("a/ >= 0", "cannot read the metric"),

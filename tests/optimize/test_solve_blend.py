@@ -102,9 +102,9 @@ def test_a_price_is_what_relaxing_by_one_unit_buys(kind: str, lower: bool, penal
     def blend(shift: float) -> Any:
         if "percent" in kind:
             given: float | str = f"{1.0 + shift:+.7f}%"
-            return solve(truth, maximize("x").keep(metric, **{side: given}, penalty=penalty), baseline=0)
+            return solve(truth, maximize("x").keep(metric, **{side: given}, penalty=penalty, within=None), baseline=0)
         given = middle + shift
-        return solve(truth, maximize("x").keep(metric, **{side: given}, penalty=penalty))
+        return solve(truth, maximize("x").keep(metric, **{side: given}, penalty=penalty, within=None))
 
     if "percent" in kind:  # the middle candidate stands in as the baseline
         order = np.argsort(n / d if "ratio" in kind else n)

@@ -29,6 +29,7 @@ from pasto_research.bench import (
     plan,
     round_cost,
     safe_exploration,
+    segments,
     senders,
     serve,
     solve,
@@ -67,6 +68,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         interval_coverage.BENCHMARK,
         missing_data.BENCHMARK,
         senders.BENCHMARK,
+        segments.BENCHMARK,
         long_study.BENCHMARK,
     )
 }

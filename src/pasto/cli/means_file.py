@@ -8,7 +8,8 @@ import json
 import math
 import sys
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -19,6 +20,8 @@ NAME_HEADERS = ("name", "candidate", "")
 """Headers of a first column that always holds the candidates' names."""
 ROW_NUMBER_HEADERS = ("", "Unnamed: 0", "__index_level_0__")
 """Headers under which pandas writes the index of a table."""
+SEGMENT_COLUMN = "segment"
+"""Column that names the segment of each row."""
 PARQUET_MAGIC = b"PAR1"
 ZIP_MAGIC = b"PK\x03\x04"
 
@@ -35,10 +38,110 @@ class MeansTable:
     """Columns that were written with percent signs; their numbers are shares."""
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentedMeans:
+    """Mean metrics of the same candidates in each segment, with the segments' shares of traffic."""
+
+    shares: dict[str, float]
+    tables: dict[str, MeansTable]
+
+
 def read_means(source: str, name_column: str | None = None) -> MeansTable:
     """Read a CSV, JSON or Parquet file, or stdin for "-"; `name_column` holds the candidates' names."""
     label = "stdin" if source == "-" else source
     columns, places = _read_columns(source, label)
+    return _read_table(columns, places, label, name_column)
+
+
+def read_segmented_means(
+    source: str, name_column: str | None = None, shares: dict[str, float] | None = None
+) -> MeansTable | SegmentedMeans:
+    """Read a file of means as `read_means` does, or one with segments.
+
+    With shares, the column `segment` names the segment of each row. JSON can have both as sections:
+    {"segments": {"new": 0.3, "heavy": 0.7}, "means": {"new": {"x": [2, 0]}, "heavy": {"x": [3, 1]}}}.
+    """
+    label = "stdin" if source == "-" else source
+    raw = _bytes(source)
+    if (section := _find_segments(raw, label)) is not None:
+        if shares is not None:
+            raise MeansError(f"{label} has a section 'segments', and --segments is given too; leave out one of them")
+        shares, parts = section
+    else:
+        columns, places = _parse_columns(source, label, raw)
+        if shares is None:
+            if len(set(map(str, columns.get(SEGMENT_COLUMN, ())))) < len(columns.get(SEGMENT_COLUMN, ())):
+                raise MeansError(
+                    f"{label} has a column {SEGMENT_COLUMN!r} and no shares of traffic; give them, as in "
+                    "--segments new=0.3,heavy=0.7"
+                )
+            return _read_table(columns, places, label, name_column)
+        parts = _split_rows(columns, places, label, shares)
+    tables = {
+        name: _read_table(columns, places, f"segment {name!r} of {label}", name_column)
+        for name, (columns, places) in parts.items()
+    }
+    first, names = next(iter(tables)), next(iter(tables.values())).names
+    for name, table in tables.items():
+        if odd := sorted(set(table.names) ^ set(names)):
+            raise MeansError(
+                f"segments {first!r} and {name!r} of {label} differ in the candidate {odd[0]!r}; every segment needs a "
+                "row for each candidate"
+            )
+        order = [table.names.index(candidate) for candidate in names]
+        metrics = {metric: [cells[place] for place in order] for metric, cells in table.metrics.items()}
+        tables[name] = replace(table, names=names, metrics=metrics)
+    return SegmentedMeans(shares, tables)
+
+
+def _find_segments(
+    raw: bytes, label: str
+) -> tuple[dict[str, float], dict[str, tuple[dict[str, list[Any]], list[str]]]] | None:
+    """Return the shares and the columns of each segment if a file is JSON with the sections segments and means."""
+    if raw.startswith(PARQUET_MAGIC) or not (text := _text(raw, label)).lstrip().startswith("{"):
+        return None
+    value = _parse_json(text, label)
+    if not isinstance(value, dict) or not isinstance(value.get("segments"), dict):
+        return None
+    shares, means = value["segments"], value.get("means")
+    if not isinstance(means, dict) or set(means) != set(shares) or set(value) != {"segments", "means"}:
+        raise MeansError(
+            f"{label} has a section 'segments', so it needs a section 'means' with the means of exactly these "
+            f"segments, {_list(shares)}, and no other section"
+        )
+    return shares, {name: _from_value(means[name], f"segment {name!r} of {label}") for name in shares}
+
+
+def _split_rows(
+    columns: dict[str, list[Any]], places: list[str], label: str, shares: dict[str, float]
+) -> dict[str, tuple[dict[str, list[Any]], list[str]]]:
+    """Return the columns of each segment, without the column that names it."""
+    if SEGMENT_COLUMN not in columns:
+        raise MeansError(
+            f"{label} has no column {SEGMENT_COLUMN!r}, which names the segment of each row; it has {_list(columns)}"
+        )
+    segments = [str(cell).strip() for cell in columns[SEGMENT_COLUMN]]
+    for segment, place in zip(segments, places, strict=True):
+        if segment not in shares:
+            raise MeansError(
+                f"{place} of {label} is of segment {segment!r}, and --segments gives no share of it; it has "
+                f"{_list(shares)}"
+            )
+    others = {column: cells for column, cells in columns.items() if column != SEGMENT_COLUMN}
+    if not others:
+        raise MeansError(f"{label} has no column but {SEGMENT_COLUMN!r}; every metric is a column")
+    parts = {}
+    for name in shares:
+        rows = [row for row, segment in enumerate(segments) if segment == name]
+        if not rows:
+            raise MeansError(f"{label} has no rows of segment {name!r}; it needs one for each candidate")
+        picked = {column: [cells[row] for row in rows] for column, cells in others.items()}
+        parts[name] = (picked, [places[row] for row in rows])
+    return parts
+
+
+def _read_table(columns: dict[str, list[Any]], places: list[str], label: str, name_column: str | None) -> MeansTable:
+    """Return the table of columns by name."""
     if name_column is not None and name_column not in columns:
         raise MeansError(f"{label} has no column {name_column!r} to take names from; it has {_list(columns)}")
     columns = _without_row_numbers(columns, name_column)
@@ -86,7 +189,11 @@ def _typed(cells: list[Any]) -> list[Any]:
 
 def _read_columns(source: str, label: str) -> tuple[dict[str, list[Any]], list[str]]:
     """Return the columns of a file by name, and the place of each row."""
-    raw = _bytes(source)
+    return _parse_columns(source, label, _bytes(source))
+
+
+def _parse_columns(source: str, label: str, raw: bytes) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the columns of a file's bytes by name, and the place of each row."""
     if raw.startswith(PARQUET_MAGIC):
         return _from_parquet(source, label)
     text = _text(raw, label)
@@ -180,11 +287,19 @@ def _from_csv(text: str, label: str) -> tuple[dict[str, list[Any]], list[str]]:
 
 
 def _from_json(text: str, label: str) -> tuple[dict[str, list[Any]], list[str]]:
-    """Return columns of {"x": […], …} or of a list of row objects, and the place of each row."""
+    """Return the columns of a JSON text, and the place of each row."""
+    return _from_value(_parse_json(text, label), label)
+
+
+def _parse_json(text: str, label: str) -> Any:
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise MeansError(f"{label} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from error
+
+
+def _from_value(value: Any, label: str) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return columns of {"x": […], …} or of a list of row objects, and the place of each row."""
     if isinstance(value, dict) and value and all(isinstance(cells, list) for cells in value.values()):
         columns: dict[str, list[Any]] = value
         lengths = {column: len(cells) for column, cells in columns.items()}
@@ -300,5 +415,5 @@ def _checked(cell: Any, column: str, place: str, label: str) -> float:
     return value
 
 
-def _list(columns: dict[str, list[Any]]) -> str:
+def _list(columns: Iterable[str]) -> str:
     return ", ".join(map(repr, columns))

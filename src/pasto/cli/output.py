@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pasto.blend import Blend
     from pasto.objective import Guardrail, Objective
+    from pasto.segmented_blend import SegmentedBlend
     from pasto.sim import Progress
 
 UNWRAPPED = 10_000
@@ -250,16 +251,111 @@ def _print_candidates(
 
 def describe_standing(name: str, rail: Guardrail, blend: Blend, objective: Objective) -> tuple[tuple[str, str], str]:
     """Return whether the blend meets a guardrail, with a colour, and the price of the guardrail."""
+    return _describe_status(rail, blend.shortfalls.get(name), blend.prices[name], blend.feasible, objective)
+
+
+def _describe_status(
+    rail: Guardrail, missed: float | None, price: float, feasible: bool, objective: Objective
+) -> tuple[tuple[str, str], str]:
     from pasto.report.summary import price_text
 
-    missed = blend.shortfalls.get(name)
-    price = f"; {price_text(rail, objective, blend.prices[name])}."
+    relaxed = f"; {price_text(rail, objective, price)}." if feasible else "."
     if missed is None:
-        return ("met", "green"), price if blend.feasible else "."
+        return ("met", "green"), relaxed
     amount = format_number(missed) + (" percentage points" if rail.relative else "")
     if rail.penalty is None:
         return (f"missed by {amount}", "red"), "."
-    return (f"short by {amount}, which its penalty allows", "yellow"), price if blend.feasible else "."
+    return (f"short by {amount}, which its penalty allows", "yellow"), relaxed
+
+
+def as_segmented_value(blend: SegmentedBlend, objective: Objective) -> dict[str, Any]:
+    """Return a segmented blend as a JSON value, with candidates by name."""
+
+    def mixture(probabilities: Sequence[float]) -> dict[str, float]:
+        return {name: share for name, share in zip(blend.names, probabilities, strict=True) if share}
+
+    return {
+        "objective": str(objective),
+        "segments": {
+            name: {
+                "share": segment.share,
+                "blend": mixture(segment.probabilities),
+                "metrics": dict(segment.metrics),
+                "lifts": dict(segment.lifts),
+                "prices": dict(segment.prices),
+                "shortfalls": dict(segment.shortfalls),
+            }
+            for name, segment in blend.segments.items()
+        },
+        "feasible": blend.feasible,
+        "value": blend.value,
+        "metrics": dict(blend.metrics),
+        "lifts": dict(blend.lifts),
+        "prices": dict(blend.prices),
+        "shortfalls": dict(blend.shortfalls),
+        "best_single": None if blend.best_single is None else blend.names[blend.best_single],
+        "best_single_value": blend.best_single_value,
+        "common_blend": mixture(blend.common_probabilities),
+        "common_metrics": dict(blend.common_metrics),
+        "common_value": blend.common_value,
+        "gain_over_common": blend.gain_over_common,
+        "gain_over_single": blend.gain_over_single,
+    }
+
+
+def print_segmented_answer(screen: Console, blend: SegmentedBlend, objective: Objective, baseline: str | None) -> None:
+    """Print the blends of segments that were solved from tables of means."""
+    from rich.text import Text
+
+    screen.print(str(objective), style="bold")
+    screen.print()
+    header = ["", "traffic", "blend", *blend.metrics]
+    rows = [["all segments", "100%", "", *(format_number(value) for value in blend.metrics.values())]]
+    for name, segment in blend.segments.items():
+        mixture = blend.describe_mixture(segment.probabilities)
+        metrics = [format_number(segment.metrics[metric]) for metric in blend.metrics]
+        rows.append([name, format_percent(segment.share), mixture, *metrics])
+    common = [format_number(blend.common_metrics[metric]) for metric in blend.metrics]
+    rows.append(["one blend for all", "", blend.describe_mixture(blend.common_probabilities), *common])
+    print_table(screen, header, rows, styles=["bold", *[""] * len(blend.segments), "dim"], text={0, 2})
+    screen.print()
+    if blend.lifts:
+        lifts = ", ".join(f"{metric} {format_lift(lift / 100)}" for metric, lift in blend.lifts.items())
+        screen.print(f"All segments against {baseline}: {lifts}.")
+    for name, rail in objective.guardrails_within(None).items():
+        status = _describe_status(rail, blend.shortfalls.get(name), blend.prices[name], blend.feasible, objective)
+        screen.print(Text.assemble(f"{rail}: ", *status))
+    for place, part in blend.segments.items():
+        for name, rail in objective.guardrails_within(place).items():
+            status = _describe_status(rail, part.shortfalls.get(name), part.prices[name], blend.feasible, objective)
+            screen.print(Text.assemble(f"{rail}, in {place}: ", *status))
+    screen.print(describe_segmented_gain(blend))
+    if not blend.feasible:
+        missed = " and ".join(f"{name} by {format_number(amount)}" for name, amount in blend.all_shortfalls().items())
+        screen.print(
+            f"No blends of these candidates meet every hard guardrail. Those above come nearest; they miss {missed}.",
+            style="bold red",
+        )
+
+
+def describe_segmented_gain(blend: SegmentedBlend) -> str:
+    """Return the gain of a blend for each segment over one blend, and over one candidate, for everybody."""
+    unit = " percent" if blend.percent else ""
+    value = format_number(blend.value)
+    single = "no single candidate meets every hard guardrail"
+    if blend.best_single is not None:
+        single = (
+            f"{format_number(blend.best_single_value)} for the best single candidate, {blend.names[blend.best_single]}"
+        )
+    if blend.gain_over_common is None:
+        common = "" if blend.common_value is not None else "No blend for everybody meets every hard guardrail. "
+        return f"{common}f = {value} for the blends of segments; {single}."
+    if blend.gain_over_common <= 1e-9 * (1.0 + abs(blend.value)):
+        return f"Segments are worth nothing here: one blend for everybody has the same f = {value}; {single}."
+    return (
+        f"Segments are worth {format_number(blend.gain_over_common)}{unit}: f = {value} for a blend for each, "
+        f"{format_number(blend.common_value)} for one blend for everybody; {single}."
+    )
 
 
 def describe_gain(blend: Blend, objective: Objective) -> str:

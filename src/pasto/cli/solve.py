@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from difflib import get_close_matches
 
 import click
 
-from pasto.cli.means_file import note_percent, read_means
+from pasto.cli.means_file import SegmentedMeans, note_percent, read_segmented_means
 from pasto.cli.options import as_json_option
-from pasto.cli.output import as_value, console, print_answer, print_json
+from pasto.cli.output import (
+    as_segmented_value,
+    as_value,
+    console,
+    print_answer,
+    print_json,
+    print_segmented_answer,
+)
 from pasto.errors import MeansError, OptionError
 
 
@@ -19,6 +27,7 @@ Examples:
   pasto solve means.csv --maximize watch_time --keep "like_rate >= 0.03"
   pasto solve means.csv --maximize watch --keep "load <= 9" --keep "likes >= 4"
   pasto solve means.csv --maximize watch --keep "likes >= -2%" --baseline now
+  pasto solve means.csv --maximize watch --keep "likes >= 4" --segments new=0.3,heavy=0.7
 """,
 )
 @click.argument("means")
@@ -40,6 +49,14 @@ Examples:
 )
 @click.option("--name-column", metavar="COLUMN", help="Column with the candidates' names.")
 @click.option("--baseline", metavar="NAME", help="Candidate that percentages refer to.")
+@click.option(
+    "--segments",
+    "shares",
+    metavar="NAME=SHARE,...",
+    callback=lambda context, parameter, text: None if text is None else read_segment_shares(text),
+    help="Shares of traffic, as in new=0.3,heavy=0.7, for a blend for each segment. The column segment of MEANS names "
+    'the segment of each row, and a guardrail can limit each: "y >= 0, within=each".',
+)
 @as_json_option
 def solve(
     means: str,
@@ -48,6 +65,7 @@ def solve(
     keep: tuple[str, ...],
     name_column: str | None,
     baseline: str | None,
+    shares: dict[str, float] | None,
     as_json: bool,
 ) -> None:
     """Find the best blend of candidates whose mean metrics are known.
@@ -56,10 +74,15 @@ def solve(
     rows), a Parquet file, or - for stdin. If the first column is text, it holds the candidates' names. Every column of
     numbers is a metric, except the row numbers of pandas. 3% is read as 0.03.
 
+    With segments, the answer is a blend for each, with the guardrails on all traffic together. JSON gives them as
+    {"segments": {"new": 0.3, ...}, "means": {"new": {"x": [2, 0], ...}, ...}}.
+
     A guardrail is soft if it has a penalty, otherwise hard. If no blend meets every hard guardrail, the command prints
     the nearest blend with its violations, and the exit code is 1.
     """
-    table = read_means(means, name_column)
+    given = read_segmented_means(means, name_column, shares)
+    tables = given.tables if isinstance(given, SegmentedMeans) else {"": given}
+    table = next(iter(tables.values()))
     from pasto.objective import parse_objective
     from pasto.optimize import solve as best
 
@@ -76,11 +99,45 @@ def solve(
             "a guardrail in percent needs a baseline, and none is given; name the candidate that is served today with "
             "--baseline, or write the threshold in the metric's own units"
         )
-    note_percent(table)
-    blend = best(table.metrics, objective, names=table.names, baseline=baseline)
-    if as_json:
-        print_json(as_value(blend, objective))
+    for part in tables.values():
+        note_percent(part)
+    if isinstance(given, SegmentedMeans):
+        means_by_segment = {name: part.metrics for name, part in tables.items()}
+        blends = best(means_by_segment, objective, names=table.names, baseline=baseline, segments=given.shares)
+        feasible = blends.feasible
+        if as_json:
+            print_json(as_segmented_value(blends, objective))
+        else:
+            print_segmented_answer(console(), blends, objective, baseline)
     else:
-        print_answer(console(), blend, objective, table, baseline)
-    if not blend.feasible:
+        blend = best(table.metrics, objective, names=table.names, baseline=baseline)
+        feasible = blend.feasible
+        if as_json:
+            print_json(as_value(blend, objective))
+        else:
+            print_answer(console(), blend, objective, table, baseline)
+    if not feasible:
         raise click.exceptions.Exit(1)
+
+
+def read_segment_shares(text: str) -> dict[str, float]:
+    """Read the shares of traffic of segments.
+
+    >>> read_segment_shares("new=0.3, heavy=0.7")
+    {'new': 0.3, 'heavy': 0.7}
+    """
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, share = (piece.strip() for piece in part.rpartition("="))
+        try:
+            number = float(share)
+        except ValueError:
+            number = math.nan
+        if not name or math.isnan(number):
+            raise OptionError(
+                f"--segments got {part.strip()!r}; write each segment as NAME=SHARE, as in new=0.3,heavy=0.7"
+            )
+        if name in shares:
+            raise OptionError(f"--segments has {name!r} twice; give each segment one share")
+        shares[name] = number
+    return shares

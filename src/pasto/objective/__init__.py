@@ -1,8 +1,9 @@
 """Objectives: a goal to raise and guardrails to keep, as a concave f with its gradient."""
 
-from pasto.objective.goals import Guardrail, LinearGoal, RatioGoal, UtilityGoal
+from pasto.objective.goals import Goal, Guardrail, LinearGoal, RatioGoal, UtilityGoal
 from pasto.objective.normal_form import NormalForm
 from pasto.objective.objective import (
+    EACH_SEGMENT,
     Objective,
     Utility,
     maximize,
@@ -13,8 +14,11 @@ from pasto.objective.objective import (
 )
 from pasto.objective.parsing import ParsedGuardrail, parse_keep, parse_metric, parse_objective
 from pasto.objective.ratio_metric import Ratio, ratio
+from pasto.objective.segmented_form import SegmentedForm
 
 __all__ = [
+    "EACH_SEGMENT",
+    "Goal",
     "Guardrail",
     "LinearGoal",
     "NormalForm",
@@ -22,6 +26,7 @@ __all__ = [
     "ParsedGuardrail",
     "Ratio",
     "RatioGoal",
+    "SegmentedForm",
     "Utility",
     "UtilityGoal",
     "maximize",

@@ -175,7 +175,7 @@ class Guardrail:
     """Limit on one side of a metric; soft if it has a penalty, hard if it has none.
 
     >>> Guardrail.parse("like_rate", at_least="-2%", penalty=5.0)
-    Guardrail(metric='like_rate', at=-2.0, lower=True, penalty=5.0, relative=True)
+    Guardrail(metric='like_rate', at=-2.0, lower=True, penalty=5.0, relative=True, within=None)
     """
 
     metric: str | Ratio
@@ -186,6 +186,8 @@ class Guardrail:
     penalty: float | None
     """λ: goal units per squared unit of breach; None makes the guardrail hard."""
     relative: bool
+    within: str | None = None
+    """The segment whose own traffic it limits, or "each" for every segment by itself; None for all traffic."""
 
     @classmethod
     def parse(
@@ -195,6 +197,7 @@ class Guardrail:
         at_least: float | str | None = None,
         at_most: float | str | None = None,
         penalty: float | None = None,
+        within: str | None = None,
     ) -> Guardrail:
         """Return the guardrail of the arguments of `keep`, or raise ObjectiveError."""
         label = metric.name if isinstance(metric, Ratio) else metric
@@ -209,7 +212,11 @@ class Guardrail:
                 f"keep({label!r}) got penalty={penalty!r}; a penalty is a positive number, and leaving it out makes "
                 "the guardrail hard"
             )
-        return cls(metric, at, at_least is not None, None if penalty is None else float(penalty), relative)
+        if within is not None and (not isinstance(within, str) or not within):
+            raise ObjectiveError(
+                f"keep({label!r}) got within={within!r}; write within='each' for every segment, or a segment's name"
+            )
+        return cls(metric, at, at_least is not None, None if penalty is None else float(penalty), relative, within)
 
     @property
     def label(self) -> str:
@@ -218,8 +225,9 @@ class Guardrail:
 
     def __str__(self) -> str:
         place = f"{self.at:+g}%" if self.relative else f"{self.at:g}"
+        where = "" if self.within is None else f" within {self.within}"
         firmness = "" if self.penalty is None else f" (penalty {self.penalty:g})"
-        return f"{self.label} {'>=' if self.lower else '<='} {place}{firmness}"
+        return f"{self.label} {'>=' if self.lower else '<='} {place}{where}{firmness}"
 
 
 def likely_percentage(number: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pasto.arrays import FloatArray
-from pasto.errors import ObjectiveError, StateError
+from pasto.errors import ObjectiveError, StateError, UnsupportedError
 from pasto.objective.goals import (
     Goal,
     Guardrail,
@@ -22,6 +22,10 @@ from pasto.objective.goals import (
 )
 from pasto.objective.normal_form import NormalForm
 from pasto.objective.ratio_metric import Ratio
+from pasto.objective.segmented_form import SegmentedForm
+
+EACH_SEGMENT = "each"
+"""`within=` of a guardrail that holds for every segment by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +64,26 @@ class Objective:
         at_least: float | str | None = None,
         at_most: float | str | None = None,
         penalty: float | None = None,
+        within: str | None = None,
     ) -> Objective:
         """Add a guardrail: soft with a penalty, hard without.
 
         A number is in the metric's own units. A signed percentage is a change against the baseline; the goal is then
         also counted in percent over the baseline, and the penalty in goal percent per squared percent.
 
+        A guardrail holds for all traffic. With within="each" it holds for every segment by itself, and with a segment's
+        name for that one; a percentage is then a change against the baseline of the segment, and a penalty counts by
+        the segment's share of traffic.
+
         >>> import pasto
         >>> print(pasto.maximize("watch_time").keep("like_rate", at_least="-2%", penalty=5.0))
         maximize watch_time, keep like_rate >= -2% (penalty 5)
         """
-        guardrail = Guardrail.parse(metric, at_least=at_least, at_most=at_most, penalty=penalty)
+        guardrail = Guardrail.parse(metric, at_least=at_least, at_most=at_most, penalty=penalty, within=within)
         for other in self.guardrails:
-            if (other.label, other.lower) == (guardrail.label, guardrail.lower):
-                raise ObjectiveError(f"{guardrail.label!r} is kept twice on the same side; state one threshold")
+            if (other.label, other.lower, other.within) == (guardrail.label, guardrail.lower, within):
+                where = "" if within is None else f" within {within!r}"
+                raise ObjectiveError(f"{guardrail.label!r} is kept twice on the same side{where}; state one threshold")
         if isinstance(self.target, Utility) and guardrail.label in self.target.over and not guardrail.relative:
             low, high = self.target.over[guardrail.label]
             if guardrail.at <= low if guardrail.lower else guardrail.at >= high:
@@ -148,24 +158,87 @@ class Objective:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the guardrails: the metric's, with the side added if a metric is kept on both."""
-        labels = [rail.label for rail in self.guardrails]
-        return tuple(
-            rail.label if labels.count(rail.label) == 1 else f"{rail.label} ({'at least' if rail.lower else 'at most'})"
-            for rail in self.guardrails
-        )
+        """Names of the guardrails: the metric's, with the side added if a metric is kept on both.
+
+        The segments of a guardrail are part of its name: "likes within each".
+        """
+        return _name_guardrails(self.guardrails)
 
     def form(self, baseline: Sequence[float] | FloatArray | None = None) -> NormalForm:
         """Return the normal form over raw metrics; relative thresholds need the baseline's metric vector."""
+        self._refuse_segments()
         reference = None if baseline is None else np.asarray(baseline, dtype=float)
-        if self.relative and reference is None:
+        goal = self._build_goal(self._goal_reference(reference))
+        return self._build_form(dict(zip(self.names, self.guardrails, strict=True)), reference, goal)
+
+    def segmented_form(self, shares: Mapping[str, float], baselines: FloatArray | None = None) -> SegmentedForm:
+        """Return the normal form over segments with shares of traffic, by name.
+
+        Relative thresholds need the baseline's metric vector in each segment, baselines (segments, metrics).
+
+        >>> import pasto
+        >>> objective = pasto.maximize("x").keep("x", at_most=3).keep("y", at_least=1, within="each")
+        >>> form = objective.segmented_form({"new": 0.25, "heavy": 0.75})
+        >>> form.common.names, [own.names for own in form.own]
+        (('x',), [('y',), ('y',)])
+        """
+        if unknown := [rail for rail in self.guardrails if rail.within not in {None, EACH_SEGMENT, *shares}]:
+            raise ObjectiveError(
+                f"'{unknown[0]}' names no segment; there are {', '.join(shares)}, or {EACH_SEGMENT} for all of them"
+            )
+        weights = np.array([*shares.values()], dtype=float)
+        reference = None if baselines is None else weights @ baselines
+        goal = self._build_goal(self._goal_reference(reference))
+        common = self._build_form(self.guardrails_within(None), reference, goal)
+        own = []
+        for place, segment in enumerate(shares):
+            here = None if baselines is None else baselines[place]
+            own.append(self._build_form(self.guardrails_within(segment), here, goal))
+        return SegmentedForm(common, tuple(own), weights)
+
+    def guardrails_within(self, segment: str | None) -> dict[str, Guardrail]:
+        """Return the guardrails of a segment by name, or for None those on all traffic.
+
+        >>> import pasto
+        >>> objective = pasto.maximize("x").keep("x", at_most=3).keep("y", at_least=1, within="each")
+        >>> [str(rail) for rail in objective.guardrails_within("new").values()]
+        ['y >= 1 within each']
+        """
+        rails = [rail for rail in self.guardrails if rail.within is None]
+        if segment is not None:
+            rails = [rail for rail in self.guardrails if rail.within in (EACH_SEGMENT, segment)]
+        sides = [(rail.label, rail.lower) for rail in rails]
+        if twice := [label for label, lower in sides if sides.count((label, lower)) > 1]:
+            raise ObjectiveError(
+                f"{twice[0]!r} is kept twice on the same side within {segment!r}, once by within='each'; state one "
+                "threshold"
+            )
+        return dict(zip(_name_guardrails([replace(rail, within=None) for rail in rails]), rails, strict=True))
+
+    def _refuse_segments(self) -> None:
+        """Raise UnsupportedError if a guardrail limits segments."""
+        if inside := [rail for rail in self.guardrails if rail.within is not None]:
+            raise UnsupportedError(
+                f"'{inside[0]}' limits segments, and there are none here; pass segments= to pasto.solve, or leave out "
+                "within="
+            )
+
+    def _goal_reference(self, reference: FloatArray | None) -> FloatArray | None:
+        """Return the baseline's vector if the goal counts in percent of it, and refuse a missing baseline."""
+        if not self.relative:
+            return None
+        if reference is None:
             percent = next(rail for rail in self.guardrails if rail.relative)
             raise ObjectiveError(
                 f"'{percent}' is relative to a baseline, and none was named; pass baseline= (a candidate), or write "
                 "the threshold in the metric's own units"
             )
+        return reference
+
+    def _build_form(self, rails: Mapping[str, Guardrail], reference: FloatArray | None, goal: Goal) -> NormalForm:
+        """Return the normal form of a goal and some guardrails."""
         rows, at, relief = [], [], []
-        for rail in self.guardrails:
+        for rail in rails.values():
             row, limit, exchange = self._guardrail_row(rail, reference)
             side = 1.0 if rail.lower else -1.0
             rows.append(side * row)
@@ -173,11 +246,11 @@ class Objective:
             relief.append(exchange)
         width = len(self.metrics)
         return NormalForm(
-            goal=self._build_goal(reference if self.relative else None),
-            names=self.names,
+            goal=goal,
+            names=tuple(rails),
             rows=np.array(rows, dtype=float).reshape(-1, width),
             at=np.array(at, dtype=float),
-            penalties=np.array([math.inf if rail.penalty is None else rail.penalty for rail in self.guardrails]),
+            penalties=np.array([math.inf if rail.penalty is None else rail.penalty for rail in rails.values()]),
             relief=np.array(relief, dtype=float).reshape(-1, width),
         )
 
@@ -306,8 +379,18 @@ class Objective:
         return level
 
 
-def check_objective(given: object) -> Objective:
-    """Return an objective, or refuse anything else with what to write instead.
+def _name_guardrails(rails: Sequence[Guardrail]) -> tuple[str, ...]:
+    keys = [(rail.label, rail.within) for rail in rails]
+    return tuple(
+        rail.label
+        + (f" ({'at least' if rail.lower else 'at most'})" if keys.count((rail.label, rail.within)) > 1 else "")
+        + (f" within {rail.within}" if rail.within is not None else "")
+        for rail in rails
+    )
+
+
+def check_objective(given: object, *, segments: bool = False) -> Objective:
+    """Return an objective, or refuse anything else with what to write instead; guardrails within segments need some.
 
     >>> check_objective("watch_time")
     Traceback (most recent call last):
@@ -315,6 +398,8 @@ def check_objective(given: object) -> Objective:
     pasto.errors.ObjectiveError: an objective was expected, got 'watch_time'; write pasto.maximize('watch_time')
     """
     if isinstance(given, Objective):
+        if not segments:
+            given._refuse_segments()
         return given
     goal = repr(given) if isinstance(given, (str, Mapping, Ratio)) and given else "'watch_time'"
     raise ObjectiveError(f"an objective was expected, got {given!r}; write pasto.maximize({goal})")
@@ -396,7 +481,10 @@ def objective_document(objective: Objective) -> dict[str, Any]:
             target = {"ratio": asdict(objective.target)}
         case weights:
             target = {"weights": dict(weights)}
-    return {**target, "sign": objective.sign, "guardrails": [asdict(rail) for rail in objective.guardrails]}
+    rails = [asdict(rail) for rail in objective.guardrails]
+    # Documents without segments stay as earlier versions wrote them.
+    rails = [{name: value for name, value in rail.items() if (name, value) != ("within", None)} for rail in rails]
+    return {**target, "sign": objective.sign, "guardrails": rails}
 
 
 def read_objective_document(saved: dict[str, Any]) -> Objective:

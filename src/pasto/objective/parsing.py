@@ -13,6 +13,7 @@ from pasto.objective.ratio_metric import Ratio, ratio
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _KEEP = re.compile(
     rf"\s*(?P<metric>[^<>=≤≥]+?)\s*(?P<side>>=|<=|≥|≤)\s*(?P<at>{_NUMBER}|[+-]?\s*[\d.]+\s*%)\s*"
+    rf"(?:(?:,\s*within\s*=\s*|within\s+)(?P<within>[^\s,()=](?:[^,()=]*[^\s,()=])?)\s*)?"
     rf"(?:,\s*penalty\s*=\s*(?P<penalty>{_NUMBER})\s*|\(penalty\s+(?P<printed>{_NUMBER})\)\s*)?"
 )
 _WEIGHTED = re.compile(rf"\s*(?P<metric>[^<>=]+?)\s*(?:=\s*(?P<weight>{_NUMBER})\s*)?")
@@ -25,19 +26,22 @@ class ParsedGuardrail(TypedDict):
     at_least: NotRequired[float | str]
     at_most: NotRequired[float | str]
     penalty: NotRequired[float]
+    within: NotRequired[str]
 
 
 def parse_keep(text: str) -> ParsedGuardrail:
     """Read a guardrail, as the arguments of `keep`.
 
-    A metric or a ratio of two, `>=` or `<=`, a number or a signed percentage, and for a soft guardrail its penalty. The
-    form in which an objective prints its guardrails is read as well.
+    A metric or a ratio of two, `>=` or `<=`, a number or a signed percentage, the segment that it limits, if it limits
+    one, and for a soft guardrail its penalty. The form in which an objective prints its guardrails is read as well.
 
     >>> import pasto
     >>> parse_keep("like_rate >= -2%, penalty=5")
     {'metric': 'like_rate', 'at_least': '-2%', 'penalty': 5.0}
     >>> print(pasto.maximize("watch_time").keep(**parse_keep("likes/views>=0.03")))
     maximize watch_time, keep likes/views >= 0.03
+    >>> parse_keep("likes >= 3, within=each")
+    {'metric': 'likes', 'at_least': 3.0, 'within': 'each'}
     """
     match = _KEEP.fullmatch(text)
     if match is None:
@@ -48,6 +52,8 @@ def parse_keep(text: str) -> ParsedGuardrail:
         arguments["at_least"] = at
     else:
         arguments["at_most"] = at
+    if match["within"]:
+        arguments["within"] = match["within"]
     if penalty := match["penalty"] or match["printed"]:
         arguments["penalty"] = float(penalty)
     return arguments

@@ -53,11 +53,11 @@ def summarize_form(
 ) -> Blend:
     """Return the blend for an objective whose normal form is given."""
     blended = means @ probabilities
-    metrics = _name_metrics(blended, objective)
+    metrics = name_metrics(blended, objective)
     lifts: dict[str, float] = {}
     metrics |= {name: float(row @ probabilities) for name, row in others.items()}
     if baseline is not None:
-        before = _name_metrics(means[:, baseline], objective)
+        before = name_metrics(means[:, baseline], objective)
         before |= {name: float(row[baseline]) for name, row in others.items()}
         lifts = {name: 100.0 * (metrics[name] / level - 1.0) for name, level in before.items() if level > 0.0}
     prices = form.prices(blended, np.zeros(len(form.at)) if duals is None else duals)
@@ -119,8 +119,13 @@ def _find_best_single(
     return None, None, Gain(least, None, goal - float(form.goal.value(columns[least])), violations)
 
 
-def _name_metrics(vector: FloatArray, objective: Objective) -> dict[str, float]:
-    """Return raw metrics and ratios, by name."""
+def name_metrics(vector: FloatArray, objective: Objective) -> dict[str, float]:
+    """Return raw metrics and ratios, by name.
+
+    >>> import numpy as np, pasto
+    >>> name_metrics(np.array([3.0, 4.0]), pasto.maximize(pasto.ratio("likes", "views")))
+    {'likes': 3.0, 'views': 4.0, 'likes/views': 0.75}
+    """
     metrics = dict(zip(objective.metrics, vector.tolist(), strict=True))
     for ratio in objective.ratios:
         metrics[ratio.name] = metrics[ratio.numerator] / metrics[ratio.denominator]

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from pasto.objective.goals import warn_useless_bounds
 from pasto.objective.objective import check_objective
 from pasto.optimize.blend_summary import summarize_form
 from pasto.optimize.exact.solver import solve_exact
+from pasto.segmented_blend import SegmentedBlend
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -173,14 +174,39 @@ def _numbers(given: Any, what: str) -> FloatArray:
         raise MeansError(f"{what} must be numbers in equal rows: {error}") from error
 
 
+@overload
 def solve(
     means: Mapping[str, Any] | IntoDataFrame | Sequence[Mapping[str, Any]] | Sequence[Sequence[float]] | NDArray[Any],
     objective: Objective,
     *,
     names: Sequence[str] | str | None = None,
     baseline: int | str | None = None,
+    segments: None = None,
     **renamed: Never,
-) -> Blend:
+) -> Blend: ...
+
+
+@overload
+def solve(
+    means: Mapping[str, Any],
+    objective: Objective,
+    *,
+    names: Sequence[str] | str | None = None,
+    baseline: int | str | None = None,
+    segments: Mapping[str, float],
+    **renamed: Never,
+) -> SegmentedBlend: ...
+
+
+def solve(
+    means: Mapping[str, Any] | IntoDataFrame | Sequence[Mapping[str, Any]] | Sequence[Sequence[float]] | NDArray[Any],
+    objective: Objective,
+    *,
+    names: Sequence[str] | str | None = None,
+    baseline: int | str | None = None,
+    segments: Mapping[str, float] | None = None,
+    **renamed: Never,
+) -> Blend | SegmentedBlend:
     """Find the best blend of candidates whose mean metrics are known.
 
     means holds a list of numbers for each metric, one for each candidate; or it is a list of dicts or a data frame
@@ -194,6 +220,10 @@ def solve(
     infeasible: it makes the sum of squared shortfalls least, each counted in units of its guardrail's range over the
     candidates, and is the best such blend for goal and soft guardrails.
 
+    segments are shares of traffic by segment, and means then holds the means of each segment by name. The answer has a
+    blend for each segment: the best ones for f of all traffic, under the guardrails on all traffic and, with within=,
+    on segments.
+
     >>> import pasto
     >>> objective = pasto.maximize("watch").keep("likes", at_least=3).keep("shares", at_least=3)
     >>> blend = pasto.solve({"watch": [5, 7], "likes": [2, 4], "shares": [4, 2]}, objective, names=["A", "B"])
@@ -202,8 +232,21 @@ def solve(
     no single candidate meets every guardrail
     >>> blend.gain.violations
     {'shares': 1.0}
+
+    >>> means = {"new": {"watch": [5, 7], "likes": [2, 4]}, "heavy": {"watch": [9, 8], "likes": [2, 1]}}
+    >>> objective = pasto.maximize("watch").keep("likes", at_least=2.5)
+    >>> print(pasto.solve(means, objective, names=["A", "B"], segments={"new": 0.5, "heavy": 0.5}))
+    new (50.0% of traffic): 100.0% B
+    heavy (50.0% of traffic): 100.0% A
+    f(watch) = 8 (watch = 8, likes = 3)
+    best common blend 100.0% B: f(watch) = 7.5
+    best single B: f(watch) = 7.5
     """
     refuse_renamed_options("solve", renamed, {"truth": "means"})
+    if segments is not None:
+        from pasto.optimize.solve_segments import solve_segmented_blend  # it reads means by the class above
+
+        return solve_segmented_blend(means, check_objective(objective, segments=True), names, baseline, segments)
     table = MeansInput.read(means, check_objective(objective), names)
     wide = len(objective.metrics)
     rows = table.means[:wide]

@@ -11,6 +11,8 @@ and p walks towards it until a share runs out, a guardrail that was met is reach
 the optimum of its state, either a hard guardrail is released (π < 0), or the best-priced candidate outside
 enters, or nothing does and the method ends. The support never holds more than two candidates above the held
 guardrails.
+
+With segments there is one v and one equation Σ p_k = 1 for each: `owner` names the segment of each candidate.
 """
 
 from __future__ import annotations
@@ -49,27 +51,39 @@ class _Move:
 
     direction: FloatArray
     target: FloatArray | None = None
-    level: float = 0.0
-    """v, the worth of each candidate of the support at the target."""
+    levels: FloatArray = field(default_factory=lambda: np.zeros(1))
+    """v (segments,), the worth of each candidate of the support at the target."""
     multipliers: FloatArray = field(default_factory=lambda: np.zeros(0))
     """π of the held guardrails at the target."""
 
 
 def solve_active_set(
-    goal: FloatArray, slack: FloatArray, give: FloatArray, start: ActiveSet, *, springs: NDArray[np.bool_]
+    goal: FloatArray,
+    slack: FloatArray,
+    give: FloatArray,
+    start: ActiveSet,
+    *,
+    springs: NDArray[np.bool_],
+    owner: NDArray[np.intp] | None = None,
 ) -> ActiveSet:
     """Walk from a state that meets every hard guardrail to the optimum.
 
     goal (candidates,) and slack (guardrails, candidates) should be scaled to about one; give (guardrails,) is 0 for a
-    hard guardrail. Springs (guardrails,) are soft, penalised on both sides, and held from the start.
+    hard guardrail. Springs (guardrails,) are soft, penalised on both sides, and held from the start. owner
+    (candidates,) is the segment of each candidate, from 0; without it there is one segment. The state has a candidate
+    of every segment.
     """
+    segments = 1 if owner is None else int(owner.max()) + 1
     state = ActiveSet(list(start.support), start.shares, list(start.held), np.zeros(len(give)))
     hard = (give == 0.0).tolist()
     lasting = (springs | (give == 0.0)).tolist()
     released: int | None = None
-    for _ in range(MAX_STEPS):
+    for _ in range(MAX_STEPS * segments):
         columns = slack[:, state.support]
-        move = _choose_move(goal[state.support], columns, give, state, hard, released)
+        members = np.ones((1, len(state.support)))
+        if owner is not None:
+            members = np.asarray(owner[state.support] == np.arange(segments)[:, None], dtype=float)
+        move = _choose_move(goal[state.support], columns, members, give, state, hard, released)
         reach, event = _first_event(columns, move, state, lasting)
         released = None
         if event is not None:
@@ -97,8 +111,9 @@ def solve_active_set(
             state.held.remove(released)
             continue
         priced = goal + state.duals @ slack
-        best = int(priced.argmax())
-        if priced[best] - move.level <= 1e-12 * scale or best in state.support:
+        best = int((priced if owner is None else priced - move.levels[owner]).argmax())
+        level = move.levels[0 if owner is None else owner[best]]
+        if priced[best] - level <= 1e-12 * scale or best in state.support:
             state.done = True
             break
         state.support.append(best)
@@ -107,37 +122,50 @@ def solve_active_set(
 
 
 def _choose_move(
-    goal: FloatArray, columns: FloatArray, give: FloatArray, state: ActiveSet, hard: list[bool], released: int | None
+    goal: FloatArray,
+    columns: FloatArray,
+    members: FloatArray,
+    give: FloatArray,
+    state: ActiveSet,
+    hard: list[bool],
+    released: int | None,
 ) -> _Move:
-    """Return the next move after a candidate has entered or a guardrail was released."""
+    """Return the next move after a candidate has entered or a guardrail was released.
+
+    members (segments, support) is 1 in the row of each candidate's segment.
+    """
     held = state.held
-    rows, width = 1 + len(held), len(goal)
-    matrix = np.ones((rows, width))
-    matrix[1:] = columns[held]
+    segments, width = members.shape
+    rows = segments + len(held)
+    matrix = np.empty((rows, width))
+    matrix[:segments] = members
+    matrix[segments:] = columns[held]
     if width <= rows:
-        move = _to_optimum(goal, matrix, give[held], state.shares)
+        move = _to_optimum(goal, matrix, give[held], state.shares, segments)
         if move is not None:
-            if width == 1 + sum(map(hard.__getitem__, held)):
+            if width == segments + sum(map(hard.__getitem__, held)):
                 # A corner cannot move: any other result of the solve is rounding.
                 target = move.target if move.target is not None and move.target.min() >= 0.0 else state.shares
-                return _Move(np.zeros(width), target, move.level, move.multipliers)
+                return _Move(np.zeros(width), target, move.levels, move.multipliers)
             return move
     flat = _find_flat_direction(matrix)
     lean = flat[-1] if released is None else columns[released] @ flat
     return _Move(flat if lean >= 0.0 else -flat)
 
 
-def _to_optimum(goal: FloatArray, matrix: FloatArray, give: FloatArray, shares: FloatArray) -> _Move | None:
+def _to_optimum(
+    goal: FloatArray, matrix: FloatArray, give: FloatArray, shares: FloatArray, segments: int
+) -> _Move | None:
     """Move straight to the optimum of the state; None if the goal rises along a direction that holds the rows."""
     rows, width = matrix.shape
     size = rows + width
     system, right = np.zeros((size, size)), np.zeros(size)
     system[:width, width:] = matrix.T
     system[width:, :width] = matrix
-    right[width] = 1.0
+    right[width : width + segments] = 1.0
     unit = 1.0
     for _ in range(2):
-        system.flat[(width + 1) * (size + 1) :: size + 1] = give * unit
+        system.flat[(width + segments) * (size + 1) :: size + 1] = give * unit
         right[:width] = goal / -unit
         factors, _, solution, failed = dgesv(system, right)
         if failed or np.abs(factors.diagonal()).min() < 1e-10:
@@ -149,11 +177,12 @@ def _to_optimum(goal: FloatArray, matrix: FloatArray, give: FloatArray, shares: 
             break
         unit = largest  # shares and multipliers of one size are solved for alike
     target = solution[:width]
-    return _Move(target - shares, target, -unit * float(solution[width]), unit * solution[width + 1 :])
+    levels, multipliers = -unit * solution[width : width + segments], unit * solution[width + segments :]
+    return _Move(target - shares, target, levels, multipliers)
 
 
 def _find_flat_direction(matrix: FloatArray) -> FloatArray:
-    """Return a direction that changes neither the shares' sum nor a held guardrail."""
+    """Return a direction that changes neither the shares' sums nor a held guardrail."""
     rows, width = matrix.shape
     if width == rows + 1:
         factors, _, solution, failed = dgesv(matrix[:, :-1], -matrix[:, -1])

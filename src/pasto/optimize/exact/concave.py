@@ -9,7 +9,10 @@ it would be a Frank–Wolfe step), and the tangent bounds what is left to gain:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.errors import SolverError
@@ -20,12 +23,21 @@ MAX_CUTS = 400
 
 
 def solve_by_cuts(
-    smooth: NormalForm, means: FloatArray, limits: FloatArray, start: FloatArray, *, gap: float, scale: float = 1.0
+    smooth: NormalForm,
+    means: FloatArray,
+    limits: FloatArray,
+    start: FloatArray,
+    *,
+    gap: float,
+    scale: float = 1.0,
+    weights: FloatArray | None = None,
+    segments: int = 1,
 ) -> tuple[FloatArray, FloatArray]:
     """Return shares within gap · scale of the best, and multipliers of limits (hard guardrails, candidates) · p ≥ 0.
 
     smooth is a form without hard guardrails, whose values spread over about scale; start are shares that meet the
-    limits.
+    limits. With segments, their candidates are side by side, the shares of each sum to one, and weights
+    (candidates,) spread a constant over them, as in `climb_utility`.
 
     >>> import numpy as np, pasto
     >>> over = {"a": (-1, 3), "b": (-1, 3)}
@@ -46,22 +58,23 @@ def solve_by_cuts(
     for _ in range(MAX_CUTS):
         vector = means @ here
         slope = smooth.gradient(vector)
-        plane = slope @ means + (float(smooth.smooth(vector)) - origin - slope @ vector)
+        constant = float(smooth.smooth(vector)) - origin - slope @ vector
+        plane = slope @ means + (constant if weights is None else constant * weights)
         planes = np.vstack([planes, plane / scale])
         rows = np.vstack([rails, np.hstack([-planes, np.ones((len(planes), 1))])])
         result = linprog(
             np.append(np.zeros(width), -1.0),
             A_ub=rows,
             b_ub=np.zeros(len(rows)),
-            A_eq=np.append(np.ones(width), 0.0)[None],
-            b_eq=[1.0],
+            A_eq=np.hstack([np.kron(np.eye(segments), np.ones(width // segments)), np.zeros((segments, 1))]),
+            b_eq=np.ones(segments),
             bounds=[(0.0, None)] * width + [(None, None)],
             options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         )
         if result.x is None:
             raise SolverError(f"the linear program over {len(planes)} tangents of the utility failed: {result.message}")
         here = np.maximum(result.x[:-1], 0.0)
-        here /= here.sum()
+        here = (here.reshape(segments, -1) / here.reshape(segments, -1).sum(axis=1, keepdims=True)).ravel()
         value = (float(smooth.smooth(means @ here)) - origin) / scale
         if value > below:
             best, below = here, value
@@ -96,32 +109,62 @@ def solve_utility(form: NormalForm, goal: UtilityGoal, means: FloatArray) -> Sol
     first = solve_linear(Program(values, slack[form.hard], form.penalties[form.hard]))
     if not first.feasible:
         slack = slack - np.where(form.hard, np.minimum(slack @ first.probabilities, 0.0), 0.0)[:, None]
-    here, last = first.probabilities, np.inf
+
+    def solve_model(goals: FloatArray, bends: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return shares and multipliers for a linear goal and rows that are penalised on both sides."""
+        penalties = np.concatenate([form.penalties, np.full(len(bends), 0.5)])
+        model = Program(goals, np.vstack([slack, bends]), penalties)
+        solution = solve_with_two_sided_penalties(model, np.arange(len(model.slack)) >= len(slack))
+        return solution.probabilities, solution.duals[: len(slack)]
+
+    weights = np.ones(means.shape[1])
+    shares, duals = climb_utility(
+        smooth, goal, means, slack, form.hard, solve_model, first.probabilities, scale, weights
+    )
+    return Solution(shares, duals, first.feasible)
+
+
+def climb_utility(
+    smooth: NormalForm,
+    goal: UtilityGoal,
+    means: FloatArray,
+    slack: FloatArray,
+    hard: NDArray[np.bool_],
+    solve_model: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]],
+    start: FloatArray,
+    scale: float,
+    weights: FloatArray,
+    segments: int = 1,
+) -> tuple[FloatArray, FloatArray]:
+    """Return shares with the best utility and all guardrails' multipliers, by Newton steps from a feasible start.
+
+    smooth is the form without its hard guardrails; hard marks them among the rows of slack (guardrails, candidates).
+    With segments, their candidates are side by side. A constant is spread over the candidates by weights (candidates,),
+    whose blend is 1.
+    """
+    here, last = start, np.inf
     for _ in range(MAX_NEWTON_STEPS):
         vector = means @ here
         bend = _curvature(goal, vector)
-        model = Program(
-            goal.gradient(vector) @ means,
-            np.vstack([slack, bend @ (means - vector[:, None])]),
-            np.concatenate([form.penalties, np.full(len(bend), 0.5)]),
-        )
-        solution = solve_with_two_sided_penalties(model, np.arange(len(model.slack)) >= len(slack))
-        there, duals = solution.probabilities, solution.duals[: len(slack)]
+        there, duals = solve_model(goal.gradient(vector) @ means, bend @ (means - vector[:, None] * weights))
         slope = smooth.gradient(vector) @ means
-        gap = float((slope + np.where(form.hard, duals, 0.0) @ slack).max() - slope @ here)
+        priced = (slope + np.where(hard, duals, 0.0) @ slack).reshape(segments, -1)
+        gap = float(priced.max(axis=1).sum() - slope @ here)
         step = _line_search(smooth, vector, means @ there)
         moved = there if step == 1.0 else here + step * (there - here)
         stuck = bool((moved == here).all())
         if gap <= TARGET_GAP * scale and (stuck or gap <= 1e-3 * TARGET_GAP * scale or gap > last / 2.0):
-            return Solution(_thin_out(here, np.vstack([means, slack])), duals, first.feasible)
+            return thin_out(here, np.vstack([means, slack]), segments), duals
         if stuck:
             break
         here, last = moved, gap
     # Newton steps stop short at a kink, because one gradient is not the complete slope there.
-    shares, multipliers = solve_by_cuts(smooth, means, slack[form.hard], here, gap=TARGET_GAP, scale=scale)
+    shares, multipliers = solve_by_cuts(
+        smooth, means, slack[hard], here, gap=TARGET_GAP, scale=scale, weights=weights, segments=segments
+    )
     duals = np.zeros(len(slack))
-    duals[form.hard] = multipliers
-    return Solution(_thin_out(shares, np.vstack([means, slack])), duals, first.feasible)
+    duals[hard] = multipliers
+    return thin_out(shares, np.vstack([means, slack]), segments), duals
 
 
 def _drop_hard_guardrails(form: NormalForm) -> NormalForm:
@@ -171,12 +214,19 @@ def _line_search(smooth: NormalForm, here: FloatArray, there: FloatArray) -> flo
     return float(brentq(rise, 0.0, 1.0, xtol=1e-15))
 
 
-def _thin_out(probabilities: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return the same rows · p from as few candidates as possible."""
+def thin_out(probabilities: FloatArray, rows: FloatArray, segments: int = 1) -> FloatArray:
+    """Return the same rows · p from as few candidates as possible; with segments, their candidates are side by side.
+
+    >>> import numpy as np
+    >>> thin = thin_out(np.array([0.25, 0.25, 0.5]), np.array([[0.0, 1.0, 2.0]]))
+    >>> int(np.count_nonzero(thin)), round(float(thin @ [0.0, 1.0, 2.0]), 12)
+    (2, 1.25)
+    """
     thin = probabilities.copy()
+    owner = np.repeat(np.arange(segments), len(thin) // segments)
     while True:
         support = np.flatnonzero(thin)
-        matrix = np.vstack([np.ones(len(support)), rows[:, support]])
+        matrix = np.vstack([owner[support] == np.arange(segments)[:, None], rows[:, support]])
         sizes = np.abs(matrix).max(axis=1)
         matrix /= np.where(sizes > 0.0, sizes, 1.0)[:, None]
         _, strengths, directions = np.linalg.svd(matrix)

@@ -136,14 +136,14 @@ class ScaledProgram:
         """Scale a program."""
         hard = np.isinf(program.penalties)
         penalties = np.where(hard, 1.0, program.penalties)
-        units = _powers(np.abs(program.slack).max(axis=-1))
+        units = powers(np.abs(program.slack).max(axis=-1))
         goal = program.goal - program.goal.max(axis=-1, keepdims=True)
         spread = -goal.min(axis=-1)
         if not spread.all():
             # A goal that is the same everywhere has no scale: the heaviest penalty of one candidate sets it.
             cost = penalties[~hard, None] * np.minimum(program.slack[..., ~hard, :], 0.0) ** 2
             spread = np.where(spread > 0.0, spread, cost.max(axis=(-2, -1), initial=0.0))
-        unit = _powers(spread)[..., None]
+        unit = powers(spread)[..., None]
         return cls(
             goal=goal / unit,
             slack=program.slack / units[..., None],
@@ -153,8 +153,12 @@ class ScaledProgram:
         )
 
 
-def _powers(sizes: FloatArray) -> FloatArray:
-    """Return the power of two above each size; 1 for a size of 0, or so small that its square would be 0."""
+def powers(sizes: FloatArray) -> FloatArray:
+    """Return the power of two above each size; 1 for a size of 0, or so small that its square would be 0.
+
+    >>> powers(np.array([0.0, 0.3, 5.0])).tolist()
+    [1.0, 0.5, 8.0]
+    """
     return np.where(sizes > 1e-100, np.ldexp(1.0, np.frexp(sizes)[1]), 1.0)
 
 
@@ -262,7 +266,8 @@ def _start(scaled: ScaledProgram) -> tuple[ActiveSet, FloatArray]:
     support = np.flatnonzero(shares).tolist()
     levels = slack @ shares
     allowance = np.where(hard, np.maximum(-levels, 0.0), 0.0)
-    held = _independent(slack[:, support] + allowance[:, None], np.flatnonzero(hard & (levels <= 1e-13)).tolist())
+    columns = slack[:, support] + allowance[:, None]
+    held = independent_rows(columns, np.flatnonzero(hard & (levels <= 1e-13)).tolist(), np.ones((1, len(support))))
     held += np.flatnonzero(~hard & (levels < 0.0)).tolist()
     return ActiveSet(support, shares[support], held), allowance
 
@@ -273,10 +278,16 @@ def spreads(slack: FloatArray) -> FloatArray:
     return np.where(spread > TOLERANCE * size, spread, np.where(size > 0.0, size, 1.0))
 
 
-def _independent(columns: FloatArray, rails: list[int]) -> list[int]:
-    """Return as many of these guardrails as shares of these columns can hold at once."""
+def independent_rows(columns: FloatArray, rails: list[int], members: FloatArray) -> list[int]:
+    """Return as many of these guardrails as shares of these columns can hold at once.
+
+    members (segments, candidates) is 1 in the row of each candidate's segment.
+
+    >>> independent_rows(np.array([[1.0, -1.0], [2.0, -2.0]]), [0, 1], np.ones((1, 2)))
+    [0]
+    """
     held: list[int] = []
-    matrix = np.ones((1, columns.shape[1]))
+    matrix = np.asarray(members, dtype=float)
     for rail in rails:
         grown = np.vstack([matrix, columns[rail]])
         if len(grown) <= columns.shape[1] and np.linalg.svd(grown, compute_uv=False)[-1] > 1e-10:

@@ -41,7 +41,9 @@ def read_goals(
             continue
         side = {"at_least" if rail.lower else "at_most": rail.at.written()}
         try:
-            objective = objective.keep(objective_metric(metrics[rail.metric]), penalty=rail.penalty, **side)
+            objective = objective.keep(
+                objective_metric(metrics[rail.metric]), penalty=rail.penalty, within=None, **side
+            )
         except ObjectiveError as error:
             problems.add(path, f"cannot be used: {error}")
             continue
