@@ -56,8 +56,8 @@ def test_the_gain_of_one_candidate_is_that_of_a_decision_on_one_estimate() -> No
 
 
 def test_the_error_of_the_first_round_is_that_of_two_means() -> None:
-    found = forecast_learning(scenario(1, control=0.3, explore=0.5), 1, studies=10)
-    learner = 10_000.0 * 0.7 * 0.5
+    found = forecast_learning(scenario(1, control=0.3), 1, studies=10)
+    learner = 10_000.0 * 0.7
     exact = DEVIATION * np.sqrt(2.0 / learner + 1.0 / (learner / 2.0 + 3_000.0))
     assert found.errors[0] == pytest.approx(exact)
     assert found.dilution[0] == pytest.approx(2.0)

@@ -89,17 +89,22 @@ def test_a_round_is_a_day_unless_something_else_is_known(
 def test_the_best_control_minimizes_the_error(dilution: float) -> None:
     shares = np.linspace(0.005, 0.995, 1_981)
     errors = np.sqrt(dilution / (1.0 - shares) + 1.0 / shares)
-    plan = plan_control(dilution, 1.0, 0.01)
+    plan = plan_control(dilution, 0.01)
     assert plan.most_precise == pytest.approx(shares[errors.argmin()], abs=2e-3)
     for given in (0.01, 0.2, 0.9):
-        plan = plan_control(dilution, 1.0, given)
+        plan = plan_control(dilution, given)
         assert plan.excess_error <= MAX_EXCESS_ERROR + 1e-9
         assert (plan.share == given) == (plan.given_excess_error <= MAX_EXCESS_ERROR)
         assert abs(plan.share - given) <= abs(plan.most_precise - given) + 1e-9
 
 
-def test_a_learner_with_less_traffic_needs_less_control() -> None:
-    assert plan_control(2.0, 0.2, 0.01).most_precise < plan_control(2.0, 1.0, 0.01).most_precise
+def test_a_quarter_of_the_units_is_planned_as_a_study_of_so_many_units() -> None:
+    part = outline(traffic=TrafficOutline(400_000.0, explore=0.25))
+    smaller = outline()
+    size: dict[str, Any] = {"candidates": 10, "control": 0.2, "round_seconds": DAY_SECONDS}
+    assert part.scenario(**size).units == smaller.scenario(**size).units == 100_000
+    assert plan_rounds(part).seconds == plan_rounds(smaller).seconds
+    assert plan_confirmation(part, 0.02) == plan_confirmation(smaller, 0.02)
 
 
 # Candidates and confirmation

@@ -123,6 +123,17 @@ def test_rounds_of_an_earlier_step_move_nothing(document: Document) -> None:
     assert advance_ramp(spec, RampState(3, since=3), 5, [3, 4, 5], [holds]).step == 3
 
 
+def test_the_count_starts_again_after_a_pause(ramped: Service, traffic: Traffic) -> None:
+    play(ramped, traffic)
+    assert ramp_of(ramped).rounds == 1
+    ramped.change("feed", "pause", who="ann", reason="lunch")
+    ramped.change("feed", "resume", who="ann")
+    assert ramp_of(ramped) == RampState(1, since=4)
+    play(ramped, traffic)
+    assert share_of(ramped) == 0.05
+    assert ramped.replay("feed").identical
+
+
 def test_a_round_without_units_does_not_count(ramped: Service) -> None:
     for _ in range(4):
         ramped.close_round("feed", who="scheduler")

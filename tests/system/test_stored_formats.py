@@ -135,6 +135,21 @@ def test_studies_with_policies_of_format_1_continue(format_1: Service) -> None:
         assert write_record(format_1.replay(name)) == {"identical": True, "rounds": closes, "first_difference": None}
 
 
+def test_a_study_of_an_earlier_release_changes_to_slices_with_a_ramp(format_1: Service) -> None:
+    format_1.edit("learns", fields={"traffic.explore": "50%"}, who="ann")
+    assert "enrolment" not in served(format_1, "learns"), "an edit of the share keeps the rule"
+    edited = format_1.edit("learns", fields={"traffic.ramp": ["10%", "50%", "100%"]}, who="ann")
+    assert edited.ramp is not None
+    assert edited.ramp.step == 2
+    policy = served(format_1, "learns")
+    assert {cell["arm"] for cell in policy["cells"]} == {"control", "learner"}
+    assert [(part["kind"], part["until"]) for part in policy["enrolment"]] == [("ramp", 2**52)]
+    send = format_1.policy_cache.current("learns")
+    assert any(send.draw(f"later {number}") is send.not_enrolled for number in range(12))
+    format_1.close_round("learns", who="ann")
+    assert write_record(format_1.replay("learns")) == {"identical": True, "rounds": 5, "first_difference": None}
+
+
 def test_a_policy_of_format_1_that_was_changed_is_found(format_1: Service) -> None:
     row = format_1.store.read_study("stopped")
     assert row is not None

@@ -54,9 +54,7 @@ class LearningScenario:
     relative: NDArray[np.bool_]
     """(guardrails,): True if the limit is a change against the control, False for a level."""
     control: float = 0.1
-    """Share of all units."""
-    explore: float = 1.0
-    """Share of the others that the learner steers."""
+    """Share of the units that take part."""
     min_share: float = 0.01
     max_share: float | None = None
     new_candidate_share: float | None = None
@@ -74,7 +72,7 @@ class LearningScenario:
     @property
     def learner_units(self) -> float:
         """Units of the learner, a round."""
-        return self.units * (1.0 - self.control) * self.explore
+        return self.units * (1.0 - self.control)
 
     @property
     def design(self) -> FloatArray:

@@ -42,7 +42,7 @@ def plan_rounds(outline: StudyOutline) -> RoundPlan:
     a metric, and enough units of each candidate.
     """
     rounds, traffic = outline.rounds, outline.traffic
-    per_second = traffic.units_per_day / DAY_SECONDS * (1.0 - traffic.control) * traffic.explore / outline.candidates
+    per_second = traffic.enrolled_per_day / DAY_SECONDS * (1.0 - traffic.control) / outline.candidates
     reason: RoundReason = "swing seen" if rounds.daily_swing == "seen" else "swing unknown"
     seconds = DAY_SECONDS
     if rounds.daily_swing == "none":
@@ -61,19 +61,19 @@ def plan_rounds(outline: StudyOutline) -> RoundPlan:
     return RoundPlan(seconds, reason, rounds.every, rounds.window, rounds.maturity, per_second * seconds)
 
 
-def plan_control(dilution: float, explore: float, given: float) -> ControlPlan:
+def plan_control(dilution: float, given: float) -> ControlPlan:
     """Recommend the share of the control: the one nearest to the given share whose error is near the smallest.
 
     A blend's lift has the variance a / (1 − c) + 1 / c for the control share c, in units of one unit's variance. Here
     a is the dilution of the blend over the traffic that the learner steers. The best share is 1 / (1 + √a).
 
-    >>> plan = plan_control(4.0, 1.0, 0.1)
+    >>> plan = plan_control(4.0, 0.1)
     >>> round(plan.most_precise, 3), plan.share, round(plan.given_excess_error, 2)
     (0.333, 0.17, 0.27)
-    >>> plan_control(81.0, 1.0, 0.1).share
+    >>> plan_control(81.0, 0.1).share
     0.1
     """
-    cost = max(dilution, 1e-3) / explore
+    cost = max(dilution, 1e-3)
     best = 1.0 / (1.0 + math.sqrt(cost))
     least = (1.0 + math.sqrt(cost)) ** 2
     bound = least * (1.0 + MAX_EXCESS_ERROR) ** 2
@@ -114,7 +114,7 @@ def plan_confirmation(outline: StudyOutline, expected_lift: float) -> Confirmati
     An interval of one look excludes a difference d with the chance 1 − β if d ≥ (z₁₋α/₂ + z₁₋β) · standard error.
     """
     reach = float(reach_at_horizon(1.0 - outline.confidence)) + float(ndtri(CHANCE))
-    per_day = math.sqrt(2.0 * CONFIRMATION_ARMS / outline.traffic.units_per_day)
+    per_day = math.sqrt(2.0 * CONFIRMATION_ARMS / outline.traffic.enrolled_per_day)
 
     def days_for(deviation: float, difference: float) -> float:
         return (reach * deviation * per_day / difference) ** 2 if difference > 0 else math.inf

@@ -63,10 +63,17 @@ class TrafficOutline:
 
     units_per_day: float
     control: float = 0.1
+    """Share of the units that take part."""
     explore: float = 1.0
+    """Share of all units that take part; of a ramp, its last step."""
     min_share: float = 0.01
     max_share: float | None = None
     new_candidate_share: float | None = None
+
+    @property
+    def enrolled_per_day(self) -> float:
+        """Units a day that take part."""
+        return self.units_per_day * self.explore
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,7 @@ class StudyOutline:
         budgets = [self.loss_budgets.get(name, np.inf) for name in objective.names]
         return LearningScenario(
             candidates=candidates,
-            units=traffic.units_per_day * round_seconds / DAY_SECONDS,
+            units=traffic.enrolled_per_day * round_seconds / DAY_SECONDS,
             deviations=scales * np.array([self.facts[name].variation or 0.0 for name in self.metrics]),
             effects=self._effects(scales),
             goal=goal,
@@ -125,7 +132,6 @@ class StudyOutline:
             penalties=np.array([np.inf if rail.penalty is None else rail.penalty for rail in objective.guardrails]),
             relative=np.array([rail.relative for rail in objective.guardrails], dtype=bool),
             control=control,
-            explore=traffic.explore,
             min_share=traffic.min_share,
             max_share=traffic.max_share,
             new_candidate_share=traffic.new_candidate_share,

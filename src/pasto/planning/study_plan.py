@@ -130,7 +130,7 @@ def make_plan(outline: StudyOutline, *, days: float = 28.0, studies: int = STUDI
 
     first = forecast(outline.candidates, given or MIN_CONTROL, ahead, studies, DRAWS)
     first_days = np.asarray(maturity + round_days * first.rounds, dtype=float)
-    control = plan_control(_dilution(first, first_days), outline.traffic.explore, given)
+    control = plan_control(_dilution(first, first_days), given)
     final, given_days = first, None
     if control.share != given:
         final = forecast(outline.candidates, control.share, ahead, studies, DRAWS)

@@ -108,8 +108,9 @@ class StudySnapshot:
         return None if saved is None else Study.from_state(json.loads(saved))
 
     def _solve_blend(self) -> Blend:
-        spec = self.spec
-        return self.read_study().blend(deploy_rounds=spec.deploy_rounds, explore_share=spec.traffic.explore)
+        spec, ramp = self.spec, self.state.ramp
+        share = spec.traffic.enrolled(1 if ramp is None else ramp.step)
+        return self.read_study().blend(deploy_rounds=spec.deploy_rounds, explore_share=share)
 
 
 class PolicyCache:

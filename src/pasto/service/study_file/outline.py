@@ -63,7 +63,7 @@ def outline_study(
         traffic=TrafficOutline(
             units_per_day,
             spec.traffic.control,
-            spec.traffic.explore,
+            spec.traffic.enrolled(len(spec.traffic.ramp) or 1),
             spec.traffic.min_share,
             spec.traffic.max_share,
             spec.traffic.new_candidate_share,
