@@ -117,6 +117,16 @@ def test_a_layer_that_cannot_be_used_is_refused(document: Document, change: Docu
     assert problem in refused.value.problems[field]
 
 
+def test_a_draft_that_leaves_its_layer_frees_its_interval(service: Service, document: Document) -> None:
+    service.create(in_layer(document, "feed", "80%"), who="ann")
+    service.edit("feed", document, who="ann")
+    assert service.layers() == []
+    service.edit("feed", in_layer(document, "feed", "70%"), who="ann")
+    service.edit("feed", fields={"layer.name": "other"}, who="ann")
+    service.create(in_layer(document, "search", "100%"), who="ann")
+    assert [(layer.name, layer.free) for layer in service.layers()] == [("home", 0.0), ("other", pytest.approx(0.3))]
+
+
 def test_a_layer_has_one_unit(service: Service, document: Document) -> None:
     start(service, in_layer(document, "feed", "40%"))
     with pytest.raises(StudyFileError, match="unit is session, and the studies of layer home assign by user"):

@@ -14,6 +14,8 @@ MAX_VALUE_CHARACTERS = 120
 def describe_change(field: str, before: Any, after: Any) -> str:
     """Return the change of one field as one line.
 
+    >>> describe_change("layer.share", 0.1, 0.4)
+    'layer.share: 10% → 40%'
     >>> describe_change("traffic.explore", 1.0, 0.25), describe_change("rounds.every", 3600.0, 1800.0)
     ('traffic.explore: 100% → 25%', 'rounds.every: 1h → 30min')
     >>> describe_change("candidates.w=4", None, {"w": 4}), describe_change("candidates.w=3", "served", "retired")
@@ -31,7 +33,7 @@ def _describe_value(field: str, value: Any) -> str:
         return "none"
     if isinstance(value, float) and field in DURATION_FIELDS:
         return format_duration(value)
-    if isinstance(value, float) and (field.startswith("traffic.") or field == "confidence"):
+    if isinstance(value, float) and (field.startswith(("traffic.", "layer.")) or field == "confidence"):
         return f"{100.0 * value:.6g}%"
     if field == "traffic.ramp":
         return ", ".join(f"{100.0 * share:.6g}%" for share in value)
