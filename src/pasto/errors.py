@@ -9,6 +9,7 @@ PastoError
 │   ├── HistoryError                    earlier results that a study cannot start from
 │   ├── StateError                      a saved state that cannot be read back
 │   ├── StudyFileError                  a study file; `problems` names every field that is wrong
+│   │   └── LayerShareError             a share of a layer that other studies have
 │   ├── PolicyError                     a published policy that cannot be read or does not add up
 │   ├── TextError                       text for the audit log with control characters
 │   └── OptionError                     a name or setting that does not exist
@@ -86,6 +87,20 @@ class StudyFileError(InputError):
         super().__init__("; ".join(f"{field} {problem}" if field else problem for field, problem in listed.items()))
         self.problems = listed
         """What is wrong, by the field's path; under "" how many more there are, if there are too many to list."""
+
+
+class LayerShareError(StudyFileError):
+    """A share of a layer that is not free; the message names the studies that have it.
+
+    >>> error = LayerShareError("is 70%; archive or shrink {}", "search (40%)")
+    >>> str(error), str(error.anonymous)
+    ('layer.share is 70%; archive or shrink search (40%)', 'layer.share is 70%; archive or shrink other studies')
+    """
+
+    def __init__(self, problem: str, studies: str) -> None:
+        super().__init__({"layer.share": problem.format(studies)})
+        self.anonymous = StudyFileError({"layer.share": problem.format("other studies")})
+        """The same error without names, for callers who may not read those studies."""
 
 
 class TextError(InputError):

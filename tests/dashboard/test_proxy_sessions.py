@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -102,12 +103,21 @@ def test_an_admin_of_a_study_creates_that_study_only(proxied: Application, learn
     eve = Visitor(proxied, "eve@example.org", "shop-team")
     token = eve.token("/new")
     eve.post("/studies/shop/change", {"token": token, "action": "delete", "reason": "again"})
-    import json
-
     for name, status in (("feed2", 403), ("feed", 403), ("shop", 303)):
         text = json.dumps({**DOCUMENT, "name": name})
         assert eve.post("/new", {"token": token, "text": text, "reason": ""}).status_code == status
     assert learned.audit("shop")[0].who == "eve@example.org"
+
+
+def test_a_full_layer_does_not_name_studies_that_a_person_may_not_read(proxied: Application, learned: Service) -> None:
+    learned.create({**DOCUMENT, "name": "search", "layer": {"name": "home", "share": "80%"}}, who="ops")
+    text = json.dumps({**DOCUMENT, "name": "shop", "layer": {"name": "home", "share": "40%"}})
+    for groups, is_named in (("shop-team", False), ("ops", True)):
+        eve = Visitor(proxied, "eve@example.org", groups)
+        form = {"token": eve.token("/studies/shop/edit"), "text": text, "reason": ""}
+        refused = eve.post("/studies/shop/edit", form)
+        assert (refused.status_code, "layer home has 20% free" in refused.text) == (422, True)
+        assert ("search (80%" in refused.text) == is_named
 
 
 def test_a_person_without_a_role_gets_a_page_with_the_reason(proxied: Application) -> None:

@@ -15,6 +15,7 @@ from pasto.errors import ConflictError, LifecycleError, OptionError, StudyFileEr
 from pasto.service.close_record import CloseRecord
 from pasto.service.rounds.guardrail_state import GuardrailState
 from pasto.service.service import Service
+from pasto.service.study_file.edit import REASONS
 from pasto.service.study_state import StudyState
 from pasto.store import open_store
 
@@ -155,6 +156,34 @@ def test_a_field_that_is_none_is_refused_with_a_hint(learning: Service) -> None:
             learning.edit("feed", retire=names, who="bob")
     with pytest.raises(OptionError, match="not both"):
         learning.edit("feed", {"name": "feed"}, fields={"owner": "me"}, who="bob")
+
+
+@pytest.mark.parametrize("path", ["metrics.likes.cap", "metrics.watch.value", "learner.draws", "goal.maximize"])
+def test_a_part_of_a_fixed_field_is_refused_with_the_reason_of_the_field(learning: Service, path: str) -> None:
+    section = path.partition(".")[0]
+    with pytest.raises(StudyFileError) as refused:
+        learning.edit("feed", fields={path: 7}, who="bob")
+    assert refused.value.problems == {section: REASONS[section]}
+
+
+def test_a_part_of_a_metric_of_a_draft_can_be_set(service: Service, document: Document) -> None:
+    service.create(document, who="ann", seed=7)
+    for fields in ({"metrics.likes.cap": 30}, {"metrics.likes.range": [0, 40]}, {"learner.draws": 64}):
+        service.edit("feed", fields=fields, who="ann")
+    edited = service.show("feed").document
+    assert edited["metrics"]["likes"]["range"] == [0, 40]
+    assert edited["learner"]["draws"] == 64
+    with pytest.raises(StudyFileError, match="did you mean 'cap'"):
+        service.edit("feed", fields={"metrics.likes.capp": 30}, who="ann")
+
+
+def test_a_new_candidate_has_values_of_the_kind_that_callers_expect(learning: Service) -> None:
+    with pytest.raises(StudyFileError) as refused:
+        learning.edit("feed", add=[{"w": "7"}], who="bob")
+    (problem,) = refused.value.problems.values()
+    assert "all other candidates have numbers there" in problem
+    assert learning.show("feed").generation == 2
+    learning.edit("feed", add=[{"w": 7.5}], who="bob")
 
 
 def test_a_dry_run_and_an_edit_without_a_change_write_nothing(learning: Service) -> None:

@@ -16,6 +16,7 @@ from pasto.dashboard.sessions import Session, Sessions
 from pasto.errors import PastoError, StudyFileError
 from pasto.report.records import read_record
 from pasto.report.replay_report import ReplayReport, describe_difference, describe_exceptions
+from pasto.service.http.auth import hide_studies
 from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, error_response
@@ -169,9 +170,10 @@ class Actions:
         file_format: Any = detect_format(text)
         try:
             saved = await call.run(lambda: save(read_document(text, file_format), reason))
-        except StudyFileError as error:
-            return self._render_form(session, text, error.problems, reason, status=422, editing=editing), None
-        except (PastoError, ApiError) as error:
+        except (PastoError, ApiError) as raised:
+            error = hide_studies(raised, session.caller)
+            if isinstance(error, StudyFileError):
+                return self._render_form(session, text, error.problems, reason, status=422, editing=editing), None
             response = error_response(error, call.settings.retry_after)
             status = 400 if response is None else response.status
             return self._render_form(session, text, {"": str(error)}, reason, status=status, editing=editing), None

@@ -83,7 +83,7 @@ def read_holdout_share(given: Any, unit: str, at: float) -> HoldoutSetting:
     >>> read_holdout_share("60%", "user", 0.0)
     Traceback (most recent call last):
     ...
-    pasto.errors.OptionError: share must be a share above 0 to 0.5, such as '10%' or 0.1, got '60%'
+    pasto_sdk.errors.OptionError: share must be a share above 0 to 0.5, such as '10%' or 0.1, got '60%'
     """
     problems = ProblemList()
     share = read_share(problems, "share", given, high=MAX_HOLDOUT_SHARE, open_ends="low")

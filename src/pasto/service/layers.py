@@ -12,7 +12,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from pasto.errors import StudyFileError
+from pasto.errors import LayerShareError, StudyFileError
 from pasto.service.study_file.spec import LAYER_PARTS, LayerSpec, plain
 from pasto.store import LayerSliceRow
 
@@ -93,7 +93,7 @@ def allot_slice(
     >>> allot_slice(LayerSpec("home", 700_000), "user", taken)
     Traceback (most recent call last):
     ...
-    pasto.errors.StudyFileError: layer.share is 70%, and layer home has 60% free: 40% to 100%; archive or shrink ...
+    pasto.errors.LayerShareError: layer.share is 70%, and layer home has 60% free: 40% to 100%; archive or shrink ...
     """
     others = [row for row in slices if row.layer == layer.name]
     if others and others[0].unit != unit:
@@ -118,7 +118,7 @@ def allot_slice(
     else:
         fitting = [gap for gap in gaps if gap[1] - gap[0] >= layer.parts]
         if not fitting:
-            raise StudyFileError({"layer.share": _describe_shortage(layer, gaps, others)})
+            raise LayerShareError(_describe_shortage(layer, gaps), _list_studies(others))
         start = min(fitting, key=lambda gap: (gap[1] - gap[0], gap[0]))[0]
         until = start + layer.parts
     return LayerSliceRow(layer.name, unit, start, until)
@@ -131,25 +131,23 @@ def _resize(layer: LayerSpec, present: Interval, gaps: Sequence[Interval], other
     if layer.parts <= until - start:
         return start, start + layer.parts
     if high - low < layer.parts:
-        raise StudyFileError(
-            {
-                "layer.share": f"is {_percent(layer.parts)}, and the study has {_percent(until - start)} of layer "
-                f"{layer.name} with {_percent(high - low - until + start)} free next to it. An interval cannot be "
-                "moved while the study runs, because its units would change; archive or shrink "
-                f"{_list_studies(row for row in others if row.until == low or row.start == high)}, or ask for at most "
-                f"{_percent(high - low)}"
-            }
+        raise LayerShareError(
+            f"is {_percent(layer.parts)}, and the study has {_percent(until - start)} of layer "
+            f"{layer.name} with {_percent(high - low - until + start)} free next to it. An interval cannot be "
+            "moved while the study runs, because its units would change; archive or shrink {}, or ask for at most "
+            f"{_percent(high - low)}",
+            _list_studies(row for row in others if row.until == low or row.start == high),
         )
     until = min(high, start + layer.parts)
     return until - layer.parts, until
 
 
-def _describe_shortage(layer: LayerSpec, gaps: Sequence[Interval], others: Sequence[LayerSliceRow]) -> str:
+def _describe_shortage(layer: LayerSpec, gaps: Sequence[Interval]) -> str:
     parts = f"is {_percent(layer.parts)}, and {_describe_gaps(layer.name, gaps)}"
     if sum(until - start for start, until in gaps) >= layer.parts:
         longest = max(until - start for start, until in gaps)
         parts += f"; a study needs one free interval, and the longest has {_percent(longest)}"
-    return f"{parts}; archive or shrink one of: {_list_studies(others)}"
+    return parts + "; archive or shrink one of: {}"
 
 
 def _describe_gaps(layer: str, gaps: Sequence[Interval]) -> str:

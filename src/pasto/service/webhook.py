@@ -291,7 +291,7 @@ def read_webhooks(settings: Settings, environment: Mapping[str, str] | None = No
 
     >>> hook = Settings(webhook="https://hooks.example.com/pasto")
     >>> [(webhook.spec.name, webhook.host, len(webhook.spec.events)) for webhook in read_webhooks(hook, {})]
-    [('default', 'hooks.example.com', 7)]
+    [('default', 'hooks.example.com', 8)]
     """
     environment = os.environ if environment is None else environment
     specs: list[WebhookSpec] = []

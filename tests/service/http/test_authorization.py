@@ -214,6 +214,19 @@ def test_an_admin_of_a_study_creates_and_checks_that_study_only(serve: Serve) ->
     assert site.client.get("/v1/studies/shop@1/audit").status_code == 404
 
 
+def test_a_full_layer_names_its_studies_to_readers_of_all_studies_only(serve: Serve) -> None:
+    site = serve()
+    site.study("shop", layer={"name": "home", "share": "80%"}, start=False)
+    document = {**read_document(EXAMPLE, "yaml"), "layer": {"name": "home", "share": "40%"}}
+    ring = site.running.application.context.keys
+    for scopes, is_named in ((["admin:feed"], False), (["admin:feed", "read"], True), (["admin"], True)):
+        headers = {"authorization": f"Bearer {ring.create('team', scopes).key}"}
+        answer = site.client.post("/v1/studies", json=document, headers=headers)
+        assert answer.status_code == 422
+        assert ("shop" in answer.text) == is_named, answer.text
+        assert "layer home has 20% free" in answer.text
+
+
 def test_a_key_of_a_study_gets_the_signing_key_of_that_study_only(serve: Serve) -> None:
     site = serve()
     for name in ("feed", "shop"):

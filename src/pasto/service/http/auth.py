@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from pasto.errors import OptionError, UnknownStudyError
+from pasto.errors import LayerShareError, OptionError, UnknownStudyError
 from pasto.service.api_keys import ApiKeys
 from pasto.service.http.body import RequestHeaders
 from pasto.service.http.prometheus import Gauge
@@ -129,6 +129,13 @@ def permits_caller(caller: Caller, scopes: Collection[str], study: str = "", *, 
     if isinstance(caller, Person) and not any(scope in PERSON_SCOPES for scope in scopes):
         return False
     return permits_somewhere(caller.scopes, scopes) if somewhere else permits(caller.scopes, scopes, study)
+
+
+def hide_studies(error: Exception, caller: Caller) -> Exception:
+    """Return an error as a caller may see it: without the names of studies that the caller may not read."""
+    if isinstance(error, LayerShareError) and not permits_caller(caller, ("read",)):
+        return error.anonymous
+    return error
 
 
 def check_role(person: Person) -> None:

@@ -124,7 +124,7 @@ class ProxySignIn:
     def _find_scopes(self, sent: bytes) -> tuple[str, ...]:
         if len(sent) > MAX_GROUPS_BYTES:
             raise _identity_error(f"the groups of a person may have {MAX_GROUPS_BYTES} bytes, got {len(sent)}")
-        groups = {group.strip() for group in _decode(sent).split(",")} - {"", EVERYONE}
+        groups = {group.strip() for group in _decode(sent).split(",")}
         scopes = dict.fromkeys(self._roles.get(EVERYONE, ()))
         for group, role in self._roles.items():
             if group in groups:

@@ -16,7 +16,7 @@ import msgspec
 
 from pasto.durations import describe_durations, parse_duration
 from pasto.service.api_keys import ApiKeys
-from pasto.service.http.auth import ANONYMOUS, Authenticator, Caller, identify_caller, permits_caller
+from pasto.service.http.auth import ANONYMOUS, Authenticator, Caller, hide_studies, identify_caller, permits_caller
 from pasto.service.http.body import (
     Receive,
     RequestHeaders,
@@ -316,6 +316,7 @@ class Endpoint:
         """Serve a request."""
         route, context = self.route, self._context
         started = perf_counter()
+        caller: Caller = ANONYMOUS
         rest = False
         counted = not route.waits
         if counted:
@@ -329,7 +330,6 @@ class Endpoint:
                     headers=retry(context.settings.retry_after),
                     rest=True,
                 )
-            caller: Caller = ANONYMOUS
             headers = dict(scope["headers"])
             if route.scopes:
                 study = scope["path_params"].get("name", "")
@@ -338,7 +338,7 @@ class Endpoint:
                 )
             response = await route.endpoint(HttpRequest(scope, receive, context, headers, caller, route.pool))
         except Exception as error:
-            response = self._error_response(error)
+            response = self._error_response(hide_studies(error, caller))
             rest = isinstance(error, ApiError) and error.rest
         finally:
             if counted:

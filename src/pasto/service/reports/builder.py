@@ -147,6 +147,9 @@ class ReportBuilder:
         names = candidate_names(snapshot)
         rounds = snapshot.rounds.rounds
         blend, problem = _read_answer(snapshot)
+        history = self._list_closes(snapshot)
+        if problem is not None and history and history[-1].problems:
+            problem = "; ".join((problem, *history[-1].problems))
         frozen = state.frozen_answer(spec.objective.hard)
         answer = frozen or blend
         learning = report_learned_lifts(spec, rounds, names, answer, None if study is None else study.baseline)
@@ -168,7 +171,7 @@ class ReportBuilder:
             waiting=tuple(entry.round for entry in state.waiting),
             held=list_held_rounds(state),
             policy=_policy_shares(snapshot),
-            history=self._list_closes(snapshot),
+            history=history,
             learning=learning,
             confirmation=confirmation,
             guardrail_monitor=_monitor_report(snapshot),

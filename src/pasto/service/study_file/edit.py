@@ -131,9 +131,12 @@ def plan_edit(spec: StudySpec, request: EditRequest, state: str = "learning") ->
     ...
     pasto.errors.StudyFileError: goal decides what the study measures and learns; ask other questions ...
     """
+    fixed = {path.partition(".")[0] for path in request.fields if "." in path} - {*EDITABLE_SECTIONS}
+    problems = {section: REASONS[section] for section in fixed if section in REASONS}
+    if problems:
+        raise StudyFileError(problems)
     target = apply_request(spec, request)
     given = parse_spec(target, running=True)
-    problems: dict[str, str] = {}
     document = {name: part for name, part in given.document.items() if name not in (*CANDIDATE_FIELDS, "retired")}
     document["guardrails"] = _order_guardrails(spec, given, problems)
     document |= _merge_candidates(spec, given, problems)
@@ -304,6 +307,10 @@ def _set_field(target: dict[str, Any], path: str, value: Any, spec: StudySpec) -
         if section not in FIELDS.names("") or not isinstance(target.setdefault(section, {}), dict):
             raise StudyFileError({path: f"is not a field here; {nearest_name(section, FIELDS.names(''))}"})
         owner, name = target[section], rest
+        while "." in name and isinstance(inner := owner.get(name.partition(".")[0]), dict):
+            owner, name = inner, name.partition(".")[2]
+        if section == "metrics" and name in ("cap", "range"):
+            owner.pop("range" if name == "cap" else "cap", None)
     if value is None:
         owner.pop(name, None)
         if path == "traffic.ramp":
@@ -366,9 +373,16 @@ def _merge_candidates(spec: StudySpec, given: StudySpec, problems: dict[str, str
     names = {_key(row): name for row, name in zip(before, before.names, strict=True)}
     listed = {_key(row): name for row, name in zip(after, after.names, strict=True)}
     added = {name: after[name] for key, name in listed.items() if key not in names}
-    for name in added:
+    for name, row in added.items():
         if name in before.names:
             problems[f"candidates.{name}"] = "is the name of another candidate; choose a new one"
+        for parameter, value in row.items():
+            is_text = {isinstance(known[parameter], str) for known in before}
+            if is_text == {not isinstance(value, str)}:
+                kind = "numbers" if isinstance(value, str) else "texts"
+                problems[f"candidates.{name}"] = (
+                    f"has {parameter}: {value!r}, and all other candidates have {kind} there, which callers expect"
+                )
     given_names = {name: names.get(key, name) for key, name in listed.items()}
     retired = {given_names[name] for name in given.retired} | {name for key, name in names.items() if key not in listed}
     if names[_key(spec.baseline)] in retired:
