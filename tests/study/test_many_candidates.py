@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 import pasto
 from pasto.errors import OptionError
+from pasto.estimate import JointPosterior
 from pasto.observation import Observation
 from pasto.optimize.learners import Thompson
 from pasto.optimize.learners.thompson import FEW_CANDIDATES, MIN_DRAWS, count_draws
@@ -81,6 +82,23 @@ def test_settings_that_state_the_draws_keep_them() -> None:
     again = pasto.Study.from_state(json.loads(json.dumps(study.state())))
     assert again.state() == study.state()
     assert learn(300, 300_000, learner=independent()).state()["learner"]["settings"]["draws"] is None
+
+
+@pytest.mark.parametrize(("draws", "count", "is_ordered"), [(None, 120, True), (None, 90, False), (40, 120, False)])
+def test_only_policies_of_more_draws_by_default_use_triangular_roots(
+    monkeypatch: pytest.MonkeyPatch, draws: int | None, count: int, is_ordered: bool
+) -> None:
+    # Other roots give other policies: studies of earlier versions, which state their draws, would not replay.
+    orders = []
+    draw = JointPosterior.draw
+
+    def spy(self: JointPosterior, noise: Any, order: Any = None) -> Any:
+        orders.append((len(noise), order is not None))
+        return draw(self, noise, order)
+
+    monkeypatch.setattr(JointPosterior, "draw", spy)
+    learn(count, 120_000, learner=Thompson(draws=draws, structure="process"))
+    assert orders[-1] == (draws or count_draws(count, 120_000), is_ordered)
 
 
 @pytest.mark.parametrize("structure", ["independent", "process"])
