@@ -176,6 +176,15 @@ def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any
     assert [line["action"] for line in log] == ["create", "start", "archive", "rename"]
 
 
+def test_the_enrolment_and_the_audience_are_printed(run: Any, work_folder: Path) -> None:
+    text = EXAMPLE.replace("explore: 100%", "explore: 25%") + 'audience: {country: [de, at], tenure_days: ">= 7"}\n'
+    (work_folder / "feed.yaml").write_text(text)
+    assert run("study", "create", "feed.yaml", "--start").exit_code == 0
+    printed = " ".join(run("study", "show", "feed").stdout.split())
+    assert "take part 25% of all units" in printed
+    assert 'audience country: ["de", "at"]; tenure_days: ">= 7"' in printed
+
+
 def test_a_ramp_is_moved(run: Any, work_folder: Path) -> None:
     ramp = "ramp: [5%, 25%, 100%]\n  advance_after: 2 rounds"
     (work_folder / "feed.yaml").write_text(EXAMPLE.replace("explore: 100%", ramp))

@@ -269,6 +269,25 @@ def test_a_closed_round_is_reported_by_the_node_that_closed_it(noticed: Service,
     assert message["reason"] == "Round 1 was closed; rounds learned: 1."
 
 
+def test_a_step_of_a_ramp_is_reported(noticed: Service) -> None:
+    noticed.edit("feed", fields={"traffic.ramp": ["50%", "100%"], "traffic.advance_after": 1}, who="ann")
+    noticed.move_ramp("feed", "50%", who="ann")
+    policy = noticed.policy_cache.current("feed")
+    drawn = {unit: policy.draw(unit) for unit in map(str, range(40))}
+    exposures = [
+        {"type": "exposure", "id": unit, "unit": unit, "version": policy.version, "candidate": bucket.name}
+        for unit, bucket in drawn.items()
+        if bucket is not policy.not_enrolled
+    ]
+    noticed.ingest("feed", noticed.decode(json.dumps(exposures).encode())).result()
+    assert "ramp_changed" not in [message["event"] for message in read_messages(noticed)], "a person knows it already"
+    noticed.close_round("feed", who="scheduler")
+    changed = [message for message in read_messages(noticed) if message["event"] == "ramp_changed"]
+    assert [message["reason"] for message in changed] == [
+        "The ramp goes from 50% to 100% of the units, step 2: every guardrail held in a round."
+    ]
+
+
 def test_a_source_that_begins_to_fail_is_reported_once() -> None:
     store = open_store("memory:")
     spec = WebhookSpec("ops", "https://hooks.example.com/")

@@ -150,6 +150,17 @@ def test_a_study_of_an_earlier_release_changes_to_slices_with_a_ramp(format_1: S
     assert write_record(format_1.replay("learns")) == {"identical": True, "rounds": 5, "first_difference": None}
 
 
+def test_a_study_of_an_earlier_release_changes_to_slices_with_an_audience(format_1: Service) -> None:
+    assert "outside" in {cell["arm"] for cell in served(format_1, "learns")["cells"]}
+    format_1.edit("learns", fields={"audience": {"country": "de"}}, who="ann")
+    policy = served(format_1, "learns")
+    assert [condition["attribute"] for condition in policy["audience"]] == ["country"]
+    assert len(policy["enrolment"]) == 1
+    format_1.edit("learns", fields={"audience": None}, who="ann")
+    assert len(served(format_1, "learns")["enrolment"]) == 1, "it does not change back"
+    assert write_record(format_1.replay("learns")) == {"identical": True, "rounds": 4, "first_difference": None}
+
+
 def test_a_policy_of_format_1_that_was_changed_is_found(format_1: Service) -> None:
     row = format_1.store.read_study("stopped")
     assert row is not None

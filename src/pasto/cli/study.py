@@ -19,7 +19,7 @@ from pasto.cli.study_check import check, history_option, load_with_history
 from pasto.cli.study_edit import candidate, describe_edit, edit, ramp
 from pasto.errors import InputError, OptionError
 from pasto.report.guardrail_text import verdict_text
-from pasto.report.ramp_text import describe_ramp
+from pasto.report.ramp_text import describe_ramp, show_share
 from pasto.report.text import describe_history
 
 if TYPE_CHECKING:
@@ -430,6 +430,11 @@ def _facts(study: StudyOverview) -> list[tuple[str, str]]:
     facts.append(("round", f"{study.round} under policy {study.version}"))
     if study.ramp is not None:
         facts.append(("ramp", describe_ramp(study.ramp)))
+    elif study.policy is not None and study.policy.enrolled < 1.0:
+        facts.append(("take part", f"{show_share(study.policy.enrolled)} of all units"))
+    if "audience" in study.document:
+        audience = study.document["audience"].items()
+        facts.append(("audience", "; ".join(f"{name}: {json.dumps(wanted)}" for name, wanted in audience)))
     monitor = study.guardrail_monitor
     if monitor.tripped is not None:
         facts.append(("stopped by", monitor.tripped.reason))

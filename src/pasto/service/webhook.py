@@ -54,7 +54,7 @@ EVENTS: Final[Mapping[EventName, str]] = {
     "round_closed": "a round was closed, by the scheduler or by a person",
     "guardrail_warning": "a guardrail may soon reach its stop level",
     "guardrail_stop": "a guardrail reached its stop level, and the study was paused",
-    "ramp_changed": "the ramp of a study went one step forward or back",
+    "ramp_changed": "the verdicts on the guardrails moved the ramp of a study one step forward or back",
     "confirmation_decided": "a confirmation was judged: confirmed, failed, or inconclusive at its end",
     "source_failing": "a study's own tables could not be read",
     "sample_ratio_mismatch": "the units of candidates or arms do not match their shares",
