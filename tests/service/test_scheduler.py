@@ -23,7 +23,7 @@ from pasto.service.rounds import round_clock
 from pasto.service.rounds.close import prepare_close
 from pasto.service.scheduler import ClosePool, Scheduler
 from pasto.service.service import Service
-from pasto.service.work_claims import CLAIM_SECONDS, WorkClaims
+from pasto.service.work_sharing import CLAIM_SECONDS, WorkClaims
 from pasto.store import open_store
 from pasto.study import pending_rounds
 
@@ -495,7 +495,7 @@ def test_a_store_that_takes_no_claim_does_not_keep_a_round_open(
 
 HOLDER = """
 import sys, time
-from pasto.service.work_claims import WorkClaims
+from pasto.service.work_sharing import WorkClaims
 from pasto.store import open_store
 with WorkClaims(open_store(sys.argv[1]), time.time).hold("close/1") as is_mine:
     print(is_mine, flush=True)

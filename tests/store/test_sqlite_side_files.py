@@ -17,9 +17,9 @@ import pytest
 from pasto.errors import StoreLostError, UnsafeStoreError
 from pasto.store import EXPOSURE, AuditRow, EventRow, KeyRow, Store, StudyRow, open_store
 from pasto.store.disk_reserve import DiskReserve
-from pasto.store.loss_detection import MARK_BYTES, read_mark
 from pasto.store.read_only_store import open_read_only
 from pasto.store.sqlite_connections import connect
+from pasto.store.sqlite_side_files import MARK_BYTES, read_mark
 from pasto.store.sqlite_store import SqliteStore
 
 Opened = Callable[[str], Store]

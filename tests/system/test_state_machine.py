@@ -81,7 +81,10 @@ class Machine(RuleBasedStateMachine):
         for _ in range(users):
             self.serial += 1
             unit = f"user {self.serial % 30}"
-            drawn = {"unit": unit, "version": policy.version, "candidate": policy.draw(unit).name}
+            bucket = policy.draw(unit)
+            if bucket is policy.not_enrolled:
+                continue
+            drawn = {"unit": unit, "version": policy.version, "candidate": bucket.name}
             events.append({"type": "exposure", "id": f"e{self.serial}", **drawn})
             fields = {"x": self.serial % 7 - 3.0}
             events.append({"type": "metric", "id": f"m{self.serial}", "name": "seen", "fields": fields, **drawn})

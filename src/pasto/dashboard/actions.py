@@ -22,7 +22,7 @@ from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, error_response
 from pasto.service.http.studies import ask_replay, check_own_study
 from pasto.service.lifecycle import check_editable
-from pasto.service.rounds.data_check import RESOLUTIONS
+from pasto.service.rounds.data_quality_check import RESOLUTIONS
 from pasto.service.study_file import EXAMPLE, read_document
 from pasto.service.study_file.edit import FieldChange
 from pasto.service.study_records import StudyOverview

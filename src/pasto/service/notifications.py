@@ -12,7 +12,7 @@ from pasto.report.guardrail_text import verdict_text
 from pasto.report.lift_records import ConfirmationReport, ConfirmationVerdict, SampleRatioReport
 from pasto.report.records import ArmVerdict, SourceProblem, write_record
 from pasto.service.rounds.close import StudyTransition
-from pasto.service.rounds.data_check import show_sender
+from pasto.service.rounds.data_quality_check import show_sender
 from pasto.service.webhook import TEST_EVENT, WebhookSpec
 from pasto.store import OutboxRow, StudyRow
 

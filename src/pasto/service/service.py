@@ -59,7 +59,7 @@ from pasto.service.rounds.close import (
     prepare_close,
     summarize_transition,
 )
-from pasto.service.rounds.data_check import resolve
+from pasto.service.rounds.data_quality_check import resolve
 from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
@@ -78,7 +78,7 @@ from pasto.service.study_file.spec import LAYER_PARTS
 from pasto.service.study_records import DeletedStudy, StudyOverview, StudySummary, describe_study, summarize_study
 from pasto.service.study_state import StudyState
 from pasto.service.team_sources import SourceHealth
-from pasto.service.work_claims import WorkClaims
+from pasto.service.work_sharing import WorkClaims
 from pasto.store import INSTALLATION, NO_SLICE, AuditRow, LayerSliceRow, OutboxRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket

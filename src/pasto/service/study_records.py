@@ -17,7 +17,7 @@ from pasto.report.records import BlendRecord, HeldRoundRecord, MonitorReport, So
 from pasto.service.lifecycle import STATES, allowed
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.ramp import report_ramp
-from pasto.service.rounds.data_check import list_held_rounds
+from pasto.service.rounds.data_quality_check import list_held_rounds
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.edit import FieldChange, StudyEdit
 from pasto.service.study_state import StudyState

@@ -12,10 +12,10 @@ from pasto.errors import UnsafeStoreError
 from pasto.store import open_store
 from pasto.store.backup import write_backup
 from pasto.store.integrity_check import find_damage
-from pasto.store.loss_detection import MARK, read_mark, read_stored
 from pasto.store.rows import StoreSize
 from pasto.store.schema import migrations
 from pasto.store.sqlite_connections import FILE, connect, measure_size, read_version
+from pasto.store.sqlite_side_files import MARK, read_mark, read_stored
 
 
 class ReadOnlyStore(Protocol):

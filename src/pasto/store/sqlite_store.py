@@ -21,7 +21,6 @@ from pasto.store.dashboard_sessions import delete_secret, load_secret, new_secre
 from pasto.store.disk_errors import is_damage, is_disk_full
 from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, StudyUnit, find_uncredited_units, plan_ingest
 from pasto.store.integrity_check import find_damage, stored_checksum
-from pasto.store.loss_detection import MarkRecord, read_stored
 from pasto.store.rows import AppendResult, StoreSize
 from pasto.store.sql_store import SqlStore
 from pasto.store.sqlite_connections import (
@@ -34,7 +33,7 @@ from pasto.store.sqlite_connections import (
     measure_size,
     prepare,
 )
-from pasto.store.sqlite_side_files import SideFiles
+from pasto.store.sqlite_side_files import MarkRecord, SideFiles, read_stored
 from pasto.store.write_queue import WriteQueue
 
 T = TypeVar("T")

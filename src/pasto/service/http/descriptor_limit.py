@@ -1,14 +1,20 @@
-"""Connection budget: the number of connections that fit into the process's file descriptors."""
+"""Descriptor limit: the connections that fit into the process's file descriptors, and those that are open."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import resource
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from pasto.service.http.responses import encode_response, problem_response, retry
 from pasto.service.settings import Settings
+
+if TYPE_CHECKING:
+    from pasto.service.http.request_head_limits import LimitedConnection
 
 log = logging.getLogger("pasto.server")
 
@@ -16,6 +22,8 @@ MAX_DESCRIPTORS = 1_048_576
 """Upper limit of the requested descriptors; some systems allow far more than a service needs."""
 MIN_CONNECTIONS = 1_000
 """Connections that are allowed if they fit, even if the settings allow fewer callers."""
+FULL_WARNING_SECONDS = 60.0
+"""Seconds between two warnings that all connections are in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,54 @@ def claim_descriptors(settings: Settings) -> ConnectionBudget:
             budget.waiters,
         )
     return budget
+
+
+class OpenConnections:
+    """The open connections of a service, at most `capacity`.
+
+    A new connection beyond that takes the place of the one that has been idle longest. A connection whose request is
+    complete and not yet answered is never closed for another one.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.request_timeout = settings.request_timeout
+        self.keep_alive = float(settings.keep_alive)
+        self.capacity = settings.max_waiters + settings.max_concurrent
+        self.number = 0
+        """Connections that are open now."""
+        self._refusal = encode_response(
+            problem_response(503, "overloaded", "all connections are in use", headers=retry(settings.retry_after))
+        )
+        self.idle: dict[LimitedConnection, None] = {}
+        """Connections that may be closed for new ones, those that have been idle longest first."""
+        self._warned_at = -FULL_WARNING_SECONDS
+
+    def gauges(self) -> Iterator[tuple[str, str, float, None]]:
+        """Yield the gauges of connections."""
+        yield "pasto_connections", "Open connections.", self.number, None
+        yield "pasto_connections_limit", "Connections that may be open at once.", self.capacity, None
+
+    def add(self, connection: LimitedConnection, now: float) -> None:
+        """Count a new connection, and close another one if there are too many."""
+        self.number += 1
+        self.idle[connection] = None
+        if self.number <= self.capacity:
+            return
+        if now - self._warned_at >= FULL_WARNING_SECONDS:
+            self._warned_at = now
+            log.warning(
+                "all %d connections are in use: idle ones are closed for new ones. Raise the limit of open files "
+                "(LimitNOFILE= in a systemd unit, ulimit -n in a shell)",
+                self.capacity,
+            )
+        oldest = next(iter(self.idle))
+        del self.idle[oldest]
+        oldest.close(self._refusal if oldest is connection else b"")
+
+    def remove(self, connection: LimitedConnection) -> None:
+        """Forget a closed connection."""
+        self.number -= 1
+        self.idle.pop(connection, None)
 
 
 def _raise_limit() -> int:

@@ -39,9 +39,9 @@ from pasto.store import KeyRow, Store
 from pasto_sdk.policy import PublishedPolicy
 
 if TYPE_CHECKING:
-    from pasto.service.http.connection_limits import LimitedConnection
     from pasto.service.http.events import ExposureBuffer
     from pasto.service.http.long_poll import LongPollHub
+    from pasto.service.http.request_head_limits import LimitedConnection
     from pasto.service.http.routes import Route
     from pasto.service.http.store_health import StoreHealth
     from pasto.service.scheduler import Scheduler

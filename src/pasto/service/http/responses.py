@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -48,6 +49,19 @@ def json_response(value: Any, status: int = 200, headers: Headers = ()) -> HttpR
     b'{"studies":[]}'
     """
     return HttpResponse(status, encode(value), JSON + headers)
+
+
+def encode_response(answer: HttpResponse) -> bytes:
+    """Return an answer as the bytes of an HTTP/1.1 response after which the connection is closed."""
+    phrase = http.HTTPStatus(answer.status).phrase.encode()
+    headers = b"".join(b"%b: %b\r\n" % each for each in (*answer.headers, *CLOSE))
+    return b"HTTP/1.1 %d %b\r\n%bcontent-length: %d\r\n\r\n%b" % (
+        answer.status,
+        phrase,
+        headers,
+        len(answer.body),
+        answer.body,
+    )
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,9 +25,9 @@ from pasto.service.api_keys import ApiKeys, redact
 from pasto.service.archive import Archive
 from pasto.service.http.app import Application
 from pasto.service.http.auth import check_safe
-from pasto.service.http.connection_limits import LimitedConnection, OpenConnections, TrackedApplication
-from pasto.service.http.descriptor_limit import claim_descriptors
+from pasto.service.http.descriptor_limit import OpenConnections, claim_descriptors
 from pasto.service.http.question_process import QuestionProcess
+from pasto.service.http.request_head_limits import LimitedConnection, TrackedApplication
 from pasto.service.http.routes import Route
 from pasto.service.kafka import TopicConsumer
 from pasto.service.notifications import Notifier

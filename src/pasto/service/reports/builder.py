@@ -38,7 +38,7 @@ from pasto.service.reports.lift_report import measure_spreads, read_sample_ratio
 from pasto.service.reports.tradeoff import read_posterior_means, report_tradeoff
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, shares
-from pasto.service.rounds.data_check import list_departures, list_held_rounds, read_sender_record
+from pasto.service.rounds.data_quality_check import list_departures, list_held_rounds, read_sender_record
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, describe_blend, with_joint_bound
 from pasto.store import Store

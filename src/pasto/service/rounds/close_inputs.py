@@ -14,7 +14,7 @@ from pasto.service.covariate_window import covariate_window, first_assignments
 from pasto.service.holdout import HOLDOUT, HoldoutSetting
 from pasto.service.lifecycle import PHASES
 from pasto.service.policy_cache import StudySnapshot
-from pasto.service.rounds.data_check import CheckedRounds, DataCheck, add_senders, read_sender_record
+from pasto.service.rounds.data_quality_check import CheckedRounds, DataCheck, add_senders, read_sender_record
 from pasto.service.rounds.guardrail_check import lengthen_ranges, phase_length
 from pasto.service.rounds.late_events import LateCorrections, read_corrections, read_recorded
 from pasto.service.study_file import StudySpec

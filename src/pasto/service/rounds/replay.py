@@ -21,7 +21,7 @@ from pasto.service.policy_builder import find_holdout
 from pasto.service.ramp import RampState
 from pasto.service.rounds.close import CloseResult, compute_close, judge_guardrails, open_first_round
 from pasto.service.rounds.close_inputs import CloseInputs, Look, list_maturing
-from pasto.service.rounds.data_check import CheckedRounds
+from pasto.service.rounds.data_quality_check import CheckedRounds
 from pasto.service.rounds.guardrail_check import GuardrailResult, lengthen_ranges, phase_length
 from pasto.service.rounds.late_events import LateCorrections, find_changed_rounds
 from pasto.service.rounds.learner_step import LearnerUpdate

@@ -1,4 +1,4 @@
-"""Connections of the HTTP server, limited in the size of a request head, in time, and in number.
+"""Limits of request heads: their size, and the time that a connection may take for a request.
 
 uvicorn with httptools reads request heads without any limit. `LimitedConnection` stands between the transport and
 uvicorn's protocol, which it gets from uvicorn's configuration and calls only through `asyncio.Protocol`. It parses the
@@ -22,21 +22,19 @@ a request here costs 2.5 microseconds.
 from __future__ import annotations
 
 import asyncio
-import http
-import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import httptools
 
 from pasto.service.http.body import Receive
 from pasto.service.http.request import Scope, Send
-from pasto.service.http.responses import CLOSE, HttpResponse, problem_response, retry
-from pasto.service.settings import Settings
+from pasto.service.http.responses import encode_response, problem_response
 
-log = logging.getLogger("pasto.http")
+if TYPE_CHECKING:
+    from pasto.service.http.descriptor_limit import OpenConnections
 
 MAX_HEAD_BYTES = 32_768
 """Bytes of a request's address, headers and trailers together."""
@@ -49,8 +47,6 @@ LINGER_SECONDS = 1.0
 """Seconds for a refused caller to stop sending and read the answer."""
 LINGER_BYTES = 262_144
 """Bytes a refused caller may still send meanwhile; they are dropped."""
-FULL_WARNING_SECONDS = 60.0
-"""Seconds between two warnings that all connections are in use."""
 
 IDLE, HEAD, BODY = range(3)
 """The part of a request that arrives next on a connection; plain numbers, because every request compares them."""
@@ -69,19 +65,6 @@ class PostResponder(Protocol):
         """Return the bytes of the whole response; None if the application must answer."""
 
 
-def encode_response(answer: HttpResponse) -> bytes:
-    """Return an answer as the bytes of an HTTP/1.1 response after which the connection is closed."""
-    phrase = http.HTTPStatus(answer.status).phrase.encode()
-    headers = b"".join(b"%b: %b\r\n" % each for each in (*answer.headers, *CLOSE))
-    return b"HTTP/1.1 %d %b\r\n%bcontent-length: %d\r\n\r\n%b" % (
-        answer.status,
-        phrase,
-        headers,
-        len(answer.body),
-        answer.body,
-    )
-
-
 BAD_REQUEST = encode_response(problem_response(400, "bad_request", "the request is not valid HTTP/1.1"))
 TOO_SLOW = encode_response(problem_response(408, "timeout", "the request did not arrive in time"))
 URL_TOO_LONG = encode_response(
@@ -97,54 +80,6 @@ HEAD_TOO_LARGE = encode_response(
         "send fewer or shorter ones",
     )
 )
-
-
-class OpenConnections:
-    """The open connections of a service, at most `capacity`.
-
-    A new connection beyond that takes the place of the one that has been idle longest. A connection whose request is
-    complete and not yet answered is never closed for another one.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self.request_timeout = settings.request_timeout
-        self.keep_alive = float(settings.keep_alive)
-        self.capacity = settings.max_waiters + settings.max_concurrent
-        self.number = 0
-        """Connections that are open now."""
-        self._refusal = encode_response(
-            problem_response(503, "overloaded", "all connections are in use", headers=retry(settings.retry_after))
-        )
-        self.idle: dict[LimitedConnection, None] = {}
-        """Connections that may be closed for new ones, those that have been idle longest first."""
-        self._warned_at = -FULL_WARNING_SECONDS
-
-    def gauges(self) -> Iterator[tuple[str, str, float, None]]:
-        """Yield the gauges of connections."""
-        yield "pasto_connections", "Open connections.", self.number, None
-        yield "pasto_connections_limit", "Connections that may be open at once.", self.capacity, None
-
-    def add(self, connection: LimitedConnection, now: float) -> None:
-        """Count a new connection, and close another one if there are too many."""
-        self.number += 1
-        self.idle[connection] = None
-        if self.number <= self.capacity:
-            return
-        if now - self._warned_at >= FULL_WARNING_SECONDS:
-            self._warned_at = now
-            log.warning(
-                "all %d connections are in use: idle ones are closed for new ones. Raise the limit of open files "
-                "(LimitNOFILE= in a systemd unit, ulimit -n in a shell)",
-                self.capacity,
-            )
-        oldest = next(iter(self.idle))
-        del self.idle[oldest]
-        oldest.close(self._refusal if oldest is connection else b"")
-
-    def remove(self, connection: LimitedConnection) -> None:
-        """Forget a closed connection."""
-        self.number -= 1
-        self.idle.pop(connection, None)
 
 
 class LimitedConnection(asyncio.Protocol):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pasto.service.http.connection_limits import (
+from pasto.service.http.descriptor_limit import OpenConnections
+from pasto.service.http.request_head_limits import (
     HEAD_TOO_LARGE,
     LINGER_SECONDS,
     MAX_HEAD_BYTES,
@@ -20,7 +21,6 @@ from pasto.service.http.connection_limits import (
     MAX_URL_BYTES,
     TOO_SLOW,
     LimitedConnection,
-    OpenConnections,
     PostResponder,
 )
 from pasto.service.http.routes import ROUTES

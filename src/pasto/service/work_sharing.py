@@ -1,4 +1,4 @@
-"""Work claims: work that this node does and others leave to it, such as closing a round."""
+"""Work sharing between nodes: one claims a task, such as the close of a round, and the others leave it to that node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data check of a close: rounds whose events seem to be missing, and senders that depart from the others.
+"""Data quality check of a close: rounds whose events seem to be missing, and senders that depart from the others.
 
 A round without its events is held, because zeros would be learned otherwise. It stays among the maturing ones. Each
 later close measures it again if it got events. It is learned when the events have arrived, or when a person decides so.
