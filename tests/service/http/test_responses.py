@@ -36,6 +36,7 @@ def test_every_error_of_the_library_has_an_answer() -> None:
     unforeseen = {"PastoError", "SolverError", "UnknownAssignmentError", "AlreadyAnsweredError"}
     given: dict[type, tuple[Any, ...]] = {
         errors.StudyFileError: ({"a": "b"},),
+        errors.LayerShareError: ("is 70%; archive or shrink {}", "search (40%)"),
         errors.MissingExtraError: ("what it needs", "serve"),
     }
     for kind in every_error():
