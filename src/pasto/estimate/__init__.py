@@ -7,6 +7,7 @@ from pasto.estimate.gaussian_process import Kernel
 from pasto.estimate.history import CandidateHistory, HistoryPrior
 from pasto.estimate.importance_weighting import Sample, add_samples
 from pasto.estimate.posterior import IndependentPosterior, JointPosterior, Posterior, Prior, learn_prior
+from pasto.estimate.segment_model import SegmentPosterior, fit_segments
 from pasto.estimate.sufficient_statistics import ControlMeans, Overdispersion, RoundMeans, SufficientStatistics
 
 __all__ = [
@@ -27,7 +28,9 @@ __all__ = [
     "Prior",
     "RoundMeans",
     "Sample",
+    "SegmentPosterior",
     "SufficientStatistics",
     "add_samples",
+    "fit_segments",
     "learn_prior",
 ]
