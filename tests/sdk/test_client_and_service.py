@@ -76,6 +76,40 @@ def test_the_service_accepts_everything_the_client_sends(running: ServiceProcess
         assert restarted.assign("last").arm == "paused"
 
 
+def test_client_and_service_agree_on_who_takes_part_along_a_ramp(running: ServiceProcess) -> None:
+    service = running.service
+    traffic = {"control": 0.2, "ramp": [0.1, 0.4, 1.0]}
+    changes = {"name": "ramped", "traffic": traffic, "audience": {"country": "de"}, "rounds": {"every": "1h"}}
+    document = {**read_document(EXAMPLE, "yaml"), **changes}
+    service.create(document, who="test")
+    service.change("ramped", "start", who="test")
+    inside: list[set[str]] = []
+    with Client(running.url, study="ramped", cache=None) as client:
+        assert client.wait_until_ready(60)
+        for step in (1, 2, 3):
+            if step > 1:
+                service.move_ramp("ramped", "next", who="test")
+                assert until(lambda: client.assign("any", country="de").version == service.show("ramped").version)
+            units = [f"unit {number}" for number in range(300)]
+            decisions = [client.assign(unit, country="de") for unit in units]
+            inside.append({decision.unit for decision in decisions if not decision.is_not_enrolled})
+            for decision in decisions:
+                decision.track("watch", seconds=31.2)
+                decision.track("view")
+                decision.track("like")
+            assert client.assign("unit 1", country="fr").is_not_enrolled
+            assert client.flush(60)
+        assert inside[0] < inside[1] < inside[2] == set(units)
+        assert client.status()["rejected"] == {}
+        service.change("ramped", "confirm", who="test")
+    report = service.report("ramped")
+    assert report.history[0].units == len(inside[0])
+    assert report.quality is not None
+    assert report.accounting is not None
+    assert {counts.version: counts.gap for counts in report.accounting.versions} == {1: 0, 2: 0, 3: 0}
+    assert service.replay("ramped").identical
+
+
 def test_a_study_that_is_not_there_yet_is_found_when_it_is(running: ServiceProcess) -> None:
     document = {**read_document(EXAMPLE, "yaml"), "name": "later"}
     with Client(running.url, study="later", cache=None, baseline={"like_weight": 9}) as client:

@@ -118,6 +118,8 @@ def test_rounds_of_an_earlier_step_move_nothing(document: Document) -> None:
     for verdicts in ([holds], [warning]):
         assert advance_ramp(spec, ramp, 9, [7, 8], verdicts) == ramp
     assert advance_ramp(spec, ramp, 9, [], [holds]) == ramp
+    assert advance_ramp(spec, ramp, 10, [9, 10], [holds], has_problems=True) == ramp, "the learner could not learn it"
+    assert advance_ramp(spec, ramp, 10, [9], [warning], has_problems=True).step == 1
     assert advance_ramp(spec, ramp, 9, [9], []) == ramp, "a round that was not judged counts for nothing"
     assert advance_ramp(spec, ramp, 11, [9, 10], [holds]) == RampState(3, since=12)
     assert advance_ramp(spec, RampState(3, since=3), 5, [3, 4, 5], [holds]).step == 3
@@ -237,7 +239,7 @@ def test_a_replay_finds_a_ramp_that_is_not_the_recorded_one(
     ramped: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(ramped, traffic, 2)
-    monkeypatch.setattr(close_module, "advance_ramp", lambda spec, ramp, *others: ramp)
+    monkeypatch.setattr(close_module, "advance_ramp", lambda spec, ramp, *others, **more: ramp)
     difference = ramped.replay("feed").first_difference
     assert difference is not None
     assert (difference.round, difference.what) == (1, "ramp")

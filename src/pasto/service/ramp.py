@@ -58,9 +58,17 @@ class RecordedRamp:
 
 
 def advance_ramp(
-    spec: StudySpec, ramp: RampState, round: int, learned: Sequence[int], verdicts: Sequence[ArmVerdict]
+    spec: StudySpec,
+    ramp: RampState,
+    round: int,
+    measured: Sequence[int],
+    verdicts: Sequence[ArmVerdict],
+    *,
+    has_problems: bool = False,
 ) -> RampState:
-    r"""Return the ramp after the close of a round, which learned other rounds and judged them.
+    r"""Return the ramp after the close of a round, which measured matured rounds and judged them.
+
+    With `has_problems`, the learner could not learn some of them; then no round counts towards a step forward.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> spec = read_spec(EXAMPLE.replace("explore: 100%", "ramp: [1%, 5%, 100%]\n  advance_after: 2"), "yaml")
@@ -74,12 +82,14 @@ def advance_ramp(
     >>> advance_ramp(spec, second, 3, [3], [warning]).step
     1
     """
-    count = sum(number >= ramp.since for number in learned)
+    count = sum(number >= ramp.since for number in measured)
     states = {verdict.state for verdict in verdicts}
     if not count or "breach" in states or (spec.guardrails and not verdicts):
         return ramp
     if "warning" in states:
         return replace(ramp, rounds=0) if ramp.step == 1 else _move(ramp, ramp.step - 1, round)
+    if has_problems:
+        return ramp
     rounds = min(ramp.rounds + count, spec.traffic.advance_after)
     if rounds < spec.traffic.advance_after or ramp.is_held or ramp.step == len(spec.traffic.ramp):
         return replace(ramp, rounds=rounds)

@@ -226,9 +226,8 @@ def compute_close(
     if edited is not None:
         spec, learner = edited.spec, edited.learner
     if state.ramp is not None or edited is not None:
-        state = _move_ramp(
-            spec if edited is None else edited.before, row, state, phase, inputs, guardrails, edited, ramp_target
-        )
+        served = spec if edited is None else edited.before
+        state = _move_ramp(served, row, state, phase, inputs, guardrails, learner, edited, ramp_target)
     serves_anew = phase.state == "deployed" and inputs.holdout != state.holdout
     is_look = inputs.is_phase and phase.state == row.state and not serves_anew
     paused_from = _find_paused_from(row, state, phase)
@@ -274,6 +273,7 @@ def _move_ramp(
     phase: NextPhase,
     inputs: CloseInputs,
     guardrails: GuardrailResult,
+    learner: LearnerUpdate,
     edited: EditedStudy | None,
     target: RampTarget | None,
 ) -> StudyState:
@@ -288,8 +288,9 @@ def _move_ramp(
         elif phase.state == "learning" != row.state:
             ramp = restart_ramp(ramp, row.round)
         elif phase.state == "learning":
-            learned = [entry.round for entry, cells in inputs.matured if any(cell.units for cell in cells)]
-            ramp = advance_ramp(spec, ramp, row.round, learned, guardrails.verdicts)
+            measured = [entry.round for entry, cells in inputs.matured if any(cell.units for cell in cells)]
+            has_problems = bool(learner.problems)
+            ramp = advance_ramp(spec, ramp, row.round, measured, guardrails.verdicts, has_problems=has_problems)
     if edited is None:
         return replace(state, ramp=ramp)
     ramp = edit_ramp(spec.traffic, edited.spec.traffic, ramp, row.round)
