@@ -82,6 +82,8 @@ class CovariateWorld:
     spread: float = 1.0
     """Largest distance of a candidate's mean from LEVEL."""
     candidates: int = 40
+    studies: int = 8
+    """Of each side, in a full run."""
 
     def draw(self, side: Side, rng: np.random.Generator) -> CovariateInstance:
         """Draw the true means."""
@@ -172,3 +174,7 @@ FAMILIES = (
 )
 """Families at all shares that the past explains."""
 DRIFTING = CovariateWorld(name="levels, covariates drift", metric=Normal(8.0), units=4_000, covariate_level=drifting)
+FEW_CANDIDATES = CovariateWorld(
+    name="levels, 8 candidates", metric=Normal(8.0), units=4_000, explained=0.8, candidates=8, studies=40
+)
+"""World in which the noise that all cells of a round share is the largest part of the errors."""
