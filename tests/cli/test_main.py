@@ -21,7 +21,7 @@ def commands() -> list[str]:
 
 
 def test_the_commands_are_the_promised_ones() -> None:
-    promised = "demo history key plan report round serve simulate solve store study webhook bench paper"
+    promised = "demo history holdout key layer plan report round serve simulate solve store study webhook bench paper"
     assert commands() == promised.split()
 
 

@@ -127,7 +127,7 @@ def concurrent_section(studies: Sequence[ConcurrentStudy]) -> ReportSection:
     """Return the section on other studies that ran on the same units.
 
     >>> concurrent_section([ConcurrentStudy("search", "learning", 0.0, None, 0.3)]).rows
-    (('search', 'learning', '30.0%', '1970-01-01 00:00', 'now'),)
+    (('search', 'learning', '30.0%', '1970-01-01 00:00:00', 'now'),)
     """
     rows = tuple(
         (
