@@ -171,3 +171,35 @@ def test_with_a_key_by_keyboard_alone(site: Site, visit: Any) -> None:
     assert page.evaluate(named) == []
     assert page.evaluate("document.cookie") == ""
     desktop.check()
+
+
+def test_layers_and_the_holdout_are_listed_and_a_share_can_grow(site: Site, visit: Any) -> None:
+    for name, share in (("feed", "40%"), ("search", "30%")):
+        document = {**world.STUDY, "name": name, "layer": {"name": "home", "share": share}}
+        assert site.client.post("/v1/studies", json=document).status_code == 201
+        assert site.client.patch(f"/v1/studies/{name}", json={"action": "start"}).status_code == 200
+    assert site.client.put("/v1/holdout", json={"share": "5%"}).status_code == 200
+    desktop, phone = visit("desktop"), visit("phone")
+    for each in (desktop, phone):
+        each.go("/")
+        table = each.page.get_by_role("region", name="Layers")
+        rows = [row.inner_text().split() for row in table.locator("tbody tr").all()]
+        assert rows == [
+            ["home", "feed", "learning", "40.00%", "0.00%", "40.00%"],
+            ["home", "search", "learning", "30.00%", "40.00%", "70.00%"],
+            ["home", "free", "30.00%"],
+        ]
+        each.page.get_by_text("5.00% of all units (user) are held out of every study").wait_for()
+        each.save_screenshot("layers")
+        each.check()
+    for share, problem in (("70%", "with 30% free next to it"), ("60%", "")):
+        desktop.go("/studies/search/edit")
+        text = desktop.page.get_by_label("Study file")
+        text.fill(text.input_value().replace("share: 0.3, start", f"share: {share}, start"))
+        desktop.page.get_by_role("button", name="Show the changes").click()
+        if problem:
+            desktop.page.get_by_text(problem).wait_for()
+    desktop.page.get_by_role("button", name="Apply with the next policy").click()
+    desktop.page.get_by_role("heading", name="search", exact=True).wait_for()
+    assert site.client.get("/v1/layers").json()["layers"][0]["free"] == 0.0
+    desktop.check()

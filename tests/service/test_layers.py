@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Callable
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -16,14 +20,18 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
 from pasto.errors import PastoError, StudyFileError
+from pasto.metrics.sql.assignment import assignment_query
 from pasto.service.layers import allot_slice
+from pasto.service.lifecycle import SERVING
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
 from pasto.service.study_file.spec import LAYER_PARTS, LayerSpec
 from pasto.store import LayerSliceRow, open_store
+from pasto_sdk.policy import PublishedPolicy
 
 Document = dict[str, Any]
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
+CLIENT = Path(__file__).parents[2] / "clients" / "javascript"
 UNITS = [f"user {number}" for number in range(2_000)]
 
 
@@ -219,9 +227,8 @@ def test_of_nodes_that_create_at_once_each_gets_its_own_interval(tmp_path: Path,
     store.close()
 
 
-@settings(max_examples=12, deadline=None)
-@given(st.integers(0, 2**32))
-def test_no_history_of_a_layer_lets_studies_share_a_unit(seed: int) -> None:
+def play_history(seed: int, steps: int = 25) -> Iterator[tuple[Service, dict[str, tuple[float, float]]]]:
+    """Steer studies of one layer at random; yield the service and the intervals of studies that learn, by step."""
     rng = random.Random(seed)
     service = Service(open_store("memory:"))
     document: Document = {
@@ -230,39 +237,102 @@ def test_no_history_of_a_layer_lets_studies_share_a_unit(seed: int) -> None:
         "metrics": {"watch": {"event": "watch", "aggregate": "count", "cap": 9}},
         "goal": {"maximize": "watch"},
     }
-    held: dict[str, tuple[float, float]] = {}
+    traffics: list[Document] = [{}, {"explore": "30%"}, {"ramp": ["5%", "40%", "100%"]}]
+    actions = ["create", "create", "start", "edit", "edit", "close", "ramp", "holdout", "pause", "resume"]
     try:
-        for step in range(25):
+        for step in range(steps):
             names = [study.name for study in service.studies() if study.state != "archived"]
-            action = rng.choice(["create", "create", "start", "edit", "edit", "close", "archive", "delete"])
+            action = rng.choice([*actions, "archive", "delete"])
             try:
                 if action == "create" or not names:
                     share = rng.choice([0.05, 0.1, 0.2, 1 / 8, 0.333333, 0.5, 1.0])
-                    service.create(in_layer(document, f"s{step}", share), who="ann")
+                    traffic = {"traffic": rng.choice(traffics)}
+                    service.create({**in_layer(document, f"s{step}", share), **traffic}, who="ann")
+                    if rng.random() < 0.7:
+                        service.change(f"s{step}", "start", who="ann")
                 elif action == "edit":
                     name = rng.choice(names)
                     service.edit(name, fields={"layer.share": rng.choice([0.05, 0.15, 0.3, 0.6])}, who="ann")
                 elif action == "close":
                     service.close_round(rng.choice(names), who="ann")
+                elif action == "ramp":
+                    service.move_ramp(rng.choice(names), rng.choice(["next", "back"]), who="ann")
+                elif action == "holdout":
+                    share = rng.choice([0.0, 0.02, 0.2, 0.5])
+                    _ = service.set_holdout(share, who="ann") if share else service.delete_holdout(who="ann")
                 elif action == "delete":
                     service.delete(rng.choice(names), who="ann")
                 else:
-                    service.change(rng.choice(names), action, who="ann")
+                    service.change(rng.choice(names), action, who="ann", reason="a test")
             except PastoError:
                 pass  # refused: nothing may have changed
-            layers = service.layers()
-            parts = [part for layer in layers for part in layer.slices]
-            assert all(first.until <= second.start for first, second in pairwise(parts))
-            assert {part.study for part in parts} == {s.name for s in service.studies() if s.state != "archived"}
-            now = {part.study: (part.start, part.until) for part in parts if part.state == "learning"}
-            for name in now.keys() & held.keys():  # a study that runs never moves away from its units
-                (low, high), (start, until) = sorted([now[name], held[name]], key=lambda ends: ends[1] - ends[0])
-                assert start <= low < high <= until
-            held = now
-            running = [enrolled(service, name, UNITS[:300]) for name in now]
-            assert sum(map(len, running)) == len(set().union(*running))
+            parts = [part for layer in service.layers() for part in layer.slices]
+            yield service, {part.study: (part.start, part.until) for part in parts if part.state in SERVING}
     finally:
         service.shutdown()
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 2**32))
+def test_no_history_of_a_layer_lets_studies_share_a_unit(seed: int) -> None:
+    held: dict[str, tuple[float, float]] = {}
+    for service, now in play_history(seed):
+        parts = [part for layer in service.layers() for part in layer.slices]
+        assert all(first.until <= second.start for first, second in pairwise(parts))
+        assert {part.study for part in parts} == {s.name for s in service.studies() if s.state != "archived"}
+        for name in now.keys() & held.keys():  # a study that runs never moves away from its units
+            (low, high), (start, until) = sorted([now[name], held[name]], key=lambda ends: ends[1] - ends[0])
+            assert start <= low < high <= until
+        held = now
+        running = [enrolled(service, name, UNITS[:300]) for name in now]
+        assert sum(map(len, running)) == len(set().union(*running))
+
+
+def draw_in_sql(policy: PublishedPolicy, units: list[str]) -> list[list[Any]]:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE people AS SELECT unnest($units) AS unit", {"units": units})
+        rows = connection.execute(assignment_query(policy, "duckdb").query("people", named=False)).fetchall()
+    return [list(cell) for _, *cell in sorted(rows, key=lambda row: units.index(row[0]))]
+
+
+def draw_in_javascript(policy: PublishedPolicy, units: list[str]) -> list[list[Any]]:
+    node = shutil.which("node")
+    assert node is not None, "the tests marked `services` need Node; .ci/run installs it"
+    program = (
+        'import { PublishedPolicy } from "./index.mjs"; let text = "";'
+        "for await (const chunk of process.stdin) text += chunk;"
+        "const { policy, units } = JSON.parse(text), read = PublishedPolicy.fromText(policy);"
+        "const cells = units.map((unit) => read.draw(unit));"
+        "process.stdout.write(JSON.stringify(cells.map((cell) => [cell.arm, cell.candidate])));"
+    )
+    question = json.dumps({"policy": policy.text, "units": units})
+    command = [node, "--input-type=module", "--eval", program]
+    run = subprocess.run(command, input=question, cwd=CLIENT, capture_output=True, encoding="utf-8", check=True)
+    return [list(cell) for cell in json.loads(run.stdout)]
+
+
+@pytest.mark.parametrize("draw", [draw_in_sql, pytest.param(draw_in_javascript, marks=pytest.mark.services)])
+def test_sql_and_javascript_keep_studies_of_a_layer_apart_as_python_does(
+    draw: Callable[[PublishedPolicy, list[str]], list[list[Any]]],
+) -> None:
+    units, compared = UNITS[:400], 0
+    seen: set[str] = set()
+    kinds: set[str] = set()
+    for service, now in chain(play_history(5), play_history(9), play_history(10)):
+        policies = [service.policy_cache.current(name) for name in now]
+        if len(policies) < 2 or {policy.text for policy in policies} <= seen:
+            continue
+        seen |= {policy.text for policy in policies}
+        kinds |= {part.kind for policy in policies for part in policy.enrolment}
+        takers: list[str] = []
+        for policy in policies:
+            cells = draw(policy, units)
+            assert cells == [[cell.arm, cell.candidate] for cell in policy.draw_many(units)]
+            takers += [unit for unit, (arm, _) in zip(units, cells, strict=True) if arm != "not_enrolled"]
+        assert len(takers) == len(set(takers))
+        compared += len(takers)
+    assert compared > 1_000
+    assert kinds == {"holdout", "layer", "ramp"}
 
 
 @given(st.lists(st.integers(1, 400_000), max_size=8), st.integers(1, LAYER_PARTS))
