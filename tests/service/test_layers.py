@@ -316,13 +316,13 @@ def test_sql_and_javascript_keep_studies_of_a_layer_apart_as_python_does(
     draw: Callable[[PublishedPolicy, list[str]], list[list[Any]]],
 ) -> None:
     units, compared = UNITS[:400], 0
-    seen: set[str] = set()
+    compared_texts: set[str] = set()
     kinds: set[str] = set()
     for service, now in chain(play_history(5), play_history(9), play_history(10)):
         policies = [service.policy_cache.current(name) for name in now]
-        if len(policies) < 2 or {policy.text for policy in policies} <= seen:
+        if len(policies) < 2 or {policy.text for policy in policies} <= compared_texts:
             continue
-        seen |= {policy.text for policy in policies}
+        compared_texts |= {policy.text for policy in policies}
         kinds |= {part.kind for policy in policies for part in policy.enrolment}
         takers: list[str] = []
         for policy in policies:
