@@ -224,6 +224,19 @@ def enrolled() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
     yield "an audience outside ASCII, of numbers and texts", policy(thirds, baseline=4, audience=odd), crowd
     both = policy(thirds, baseline=4, enrolment=[quarter], audience=GERMAN[:2])
     yield "an audience within a ramp", both, crowd
+    most = EnrolmentSlice("ramp", "ramp:feed", 0, BUCKET_TOTAL * 4 // 5)
+    everything = policy(thirds, baseline=4, enrolment=[holdout, *layer, most], audience=GERMAN[:1])
+    yield "a holdout, a layer, a ramp and an audience", everything, crowd
+    shops = policy(
+        deployed,
+        mode="sticky",
+        salt="feed",
+        state="deployed",
+        baseline=4,
+        enrolment=[holdout, *other],
+        audience=GERMAN[:1],
+    )
+    yield "a sticky blend in a layer, for an audience", shops, crowd
 
 
 def with_fields(made: PublishedPolicy, changes: dict[str, Any]) -> PublishedPolicy:

@@ -98,6 +98,12 @@ def test_there_are_enough_of_every_kind() -> None:
     assert max(map(len, CASES["units"])) == 256
     rare = [draw for policy in POLICIES for draw in policy["draws"] if draw[3] < 2e-6 * BUCKET_TOTAL]
     assert len(rare) >= 5
+    kinds = {(part["kind"], document["mode"]) for document in documents for part in document.get("enrolment") or []}
+    assert kinds >= {("holdout", "sticky"), ("layer", "sticky"), ("ramp", "shuffled")}
+    operators = {part["operator"] for document in documents for part in document.get("audience") or []}
+    assert operators == {"in", "<", "<=", ">", ">="}
+    joined = [document for document in documents if document.get("audience") and document.get("enrolment")]
+    assert max(len(document["enrolment"]) for document in joined) == 3
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=[policy["about"] for policy in POLICIES])

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 from pasto_sdk import Client
+from pasto_sdk.enrolment import AudienceCondition, EnrolmentSlice
 from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import BUCKET_TOTAL
 
 CLIENT = Path(__file__).parents[2] / "clients" / "javascript"
 
@@ -27,7 +29,10 @@ let text = "";
 for await (const chunk of process.stdin) text += chunk;
 const answers = JSON.parse(text).map(({ policy, units }) => {
   const read = PublishedPolicy.fromText(policy);
-  return units.map((unit) => { const bucket = read.draw(unit); return [bucket.arm, bucket.candidate, bucket.width]; });
+  return units.map(([unit, attributes]) => {
+    const bucket = read.draw(unit, attributes);
+    return [bucket.arm, bucket.candidate, bucket.width];
+  });
 });
 process.stdout.write(JSON.stringify(answers));
 """
@@ -57,10 +62,19 @@ def test_both_languages_make_the_same_decisions_on_random_policies(made: Make) -
         shares = rng.dirichlet(np.full(rng.integers(1, 40), 0.3))
         mode = "sticky" if number % 2 else "shuffled"
         cells = [("control", 0, 0.2), *(("blend", k, 0.8 * float(share)) for k, share in enumerate(shares))]
-        policy = made(cells, mode=mode, salt=f"study {number} ü")
-        units = ["".join(map(chr, rng.integers(0, 0xD7FF, size=rng.integers(1, 60)))) for _ in range(300)]
+        ends = sorted(rng.integers(0, BUCKET_TOTAL, size=2, endpoint=True).tolist())
+        slices = [EnrolmentSlice("layer", f"layer {number}", *ends), EnrolmentSlice("ramp", "ü", 0, ends[1])]
+        audience = [AudienceCondition("age", ">=", (float(rng.integers(0, 50)),))] if number % 3 == 0 else []
+        policy = made(cells, mode=mode, salt=f"study {number} ü", enrolment=slices[: number % 4], audience=audience)
+        units = [
+            ("".join(map(chr, rng.integers(0, 0xD7FF, size=rng.integers(1, 60)))), {"age": int(rng.integers(0, 100))})
+            for _ in range(300)
+        ]
         requests.append({"policy": policy.text, "units": units})
-        expected.append([[cell.arm, cell.candidate, cell.width] for cell in policy.draw_many(units)])
+        drawn = [policy.draw(unit, attributes) for unit, attributes in units]
+        expected.append([[cell.arm, cell.candidate, cell.width] for cell in drawn])
+    enrolled = [cell[0] != "not_enrolled" for cells in expected for cell in cells]
+    assert 0.3 < sum(enrolled) / len(enrolled) < 0.9
     run = run_node("--input-type=module", "--eval", DRAW_ALL, stdin=json.dumps(requests))
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == expected
