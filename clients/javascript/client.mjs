@@ -52,7 +52,14 @@ export class Client {
     this.#clock = clock;
     this.#flushInterval = checkAmount("flushInterval", flushInterval, 0.001);
     const values = Object.freeze({ ...baseline });
-    this.#default = Object.freeze({ arm: "none", candidate: null, name: "baseline", values, propensity: 0 });
+    this.#default = Object.freeze({
+      arm: "none",
+      candidate: null,
+      name: "baseline",
+      values,
+      propensity: 0,
+      segment: null,
+    });
     this.#holder = new PolicyHolder(study, clock.now);
     this.#decisions = new DecisionCache(checkAmount("decisionCacheSize", decisionCacheSize, 1));
     this.#leftOut = new DecisionCache(decisionCacheSize);
@@ -91,7 +98,7 @@ export class Client {
   /**
    * Return the candidate of a unit, and log its exposure once for each unit and policy.
    *
-   * The study's audience reads `options.attributes`. A unit that does not take part gets the baseline with the arm
+   * The study's audience and segments read `options.attributes`. A unit that does not take part gets the baseline with the arm
    * "not_enrolled", without an exposure, and no metric events are sent for it.
    */
   assign(unit, options) {
@@ -101,7 +108,7 @@ export class Client {
       if (isLeftOut({ arm: bucket.arm, reason })) return this.#leaveOut(unit, bucket, version);
       this.#leftOut.forget(unit);
       const cached = this.#decisions.get(unit);
-      if (cached?.reason === reason && cached.version === version && cached.name === bucket.name) return cached;
+      if (cached?.reason === reason && isSameDraw(cached, bucket, version)) return cached;
       const decision = new Decision(this.#onMetric, unit, bucket, version, reason);
       if (this.#stop.signal.aborted) return decision;
       this.#decisions.put(unit, decision);
@@ -224,6 +231,11 @@ export class Client {
     await Promise.race([promise, this.#clock.sleep(seconds, timer.signal)]);
     timer.abort();
   }
+}
+
+/** Return whether a decision has the version, candidate and segment of a bucket. */
+function isSameDraw(decision, { name, segment }, version) {
+  return decision.version === version && decision.name === name && decision.segment === segment;
 }
 
 /** Return whether a decision left its unit out of the study. */

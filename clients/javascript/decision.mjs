@@ -19,6 +19,7 @@ export class Decision {
     this.version = version;
     this.propensity = bucket.propensity;
     this.arm = bucket.arm;
+    this.segment = bucket.segment;
     this.reason = reason;
     Object.freeze(this);
   }

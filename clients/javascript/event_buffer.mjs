@@ -162,6 +162,7 @@ export class EventBuffer {
     event.candidate = decision.name;
     if (decision.reason === "OVERRIDE") event.override = true;
     else if (decision.reason !== "SPLIT") event.fallback = true;
+    else if (decision.segment !== null) event.segment = decision.segment;
     return event;
   }
 }

@@ -5,9 +5,10 @@ import { formatHex, sha256 } from "./sha256.mjs";
 const BLOCK_BYTES = 64;
 const encoder = new TextEncoder();
 
-/** Return the HMAC-SHA256 of study, version, unit and candidate with 0x00 between them, in hexadecimal. */
-export function signExposure(key, study, { version, unit, candidate }) {
-  return hmacSha256(encoder.encode(key), encoder.encode([study, version, unit, candidate].join("\0")));
+/** Return the HMAC-SHA256 of study, version, unit, candidate and any segment with 0x00 between them, in hexadecimal. */
+export function signExposure(key, study, { version, unit, candidate, segment }) {
+  const texts = [study, version, unit, candidate, ...(segment === undefined ? [] : [segment])];
+  return hmacSha256(encoder.encode(key), encoder.encode(texts.join("\0")));
 }
 
 /** Return the HMAC-SHA256 of bytes in hexadecimal. */

@@ -30,9 +30,11 @@ export interface Bucket {
   readonly propensity: number;
   /** Version of the policy. */
   readonly version: number;
+  /** Segment whose units draw it; null if the policy has no segments, or if it is not drawn. */
+  readonly segment: string | null;
 }
 
-/** Attributes of a unit, which the audience of a study reads; values of other types meet no condition. */
+/** Attributes of a unit, which the audience and the segments of a study read; values of other types meet no condition. */
 export type Attributes = Readonly<Record<string, Value | null | undefined>>;
 
 /** Interval of [0, 2^53): a unit takes part if its place under `salt` is at least `from` and below `until`. */
@@ -51,6 +53,21 @@ export interface AudienceCondition {
   readonly values: readonly Value[];
 }
 
+/** Attribute that divides units into parts: one for each value, or ranges between increasing cuts. */
+export interface SegmentAttribute {
+  readonly attribute: string;
+  /** Values of one type; empty if there are cuts. */
+  readonly values: readonly Value[];
+  readonly cuts: readonly number[];
+}
+
+/** Rule that gives each unit one segment: the parts of all attributes, crossed. */
+export interface SegmentRule {
+  readonly attributes: readonly SegmentAttribute[];
+  /** Segments in the order of the crossed parts, the last attribute fastest; without "other". */
+  readonly names: readonly string[];
+}
+
 /** Immutable policy: the candidate of each unit, and its probability. */
 export class PublishedPolicy {
   private constructor();
@@ -62,6 +79,7 @@ export class PublishedPolicy {
   readonly state: string;
   readonly mode: "shuffled" | "sticky";
   readonly salt: string;
+  /** Buckets of all units; with segments, those of the segment "other". */
   readonly cells: readonly Bucket[];
   /** Baseline as a fallback: arm "none", propensity 0. */
   readonly baseline: Bucket;
@@ -75,6 +93,8 @@ export class PublishedPolicy {
   readonly enrolment: readonly EnrolmentSlice[];
   /** Conditions on the attributes of the units that take part; empty if there are none. */
   readonly audience: readonly AudienceCondition[];
+  /** Rule by which attributes decide on a unit's segment; null without segments. */
+  readonly segments: SegmentRule | null;
   /** True if the policy has an enrolment or an audience, so some units do not take part. */
   readonly isPartial: boolean;
   /** Baseline for units that do not take part: arm "not_enrolled", width and propensity 0. */
@@ -110,6 +130,8 @@ export interface Decision {
   /** Probability with which this arm and candidate were drawn; 0 if nothing was drawn. */
   readonly propensity: number;
   readonly arm: Arm;
+  /** Segment of the unit; null if the policy has no segments, or if nothing was drawn. */
+  readonly segment: string | null;
   readonly reason: Reason;
   /** Send a metric event of the unit under this decision; never throws. */
   track(event: string, fields?: Fields | null): void;

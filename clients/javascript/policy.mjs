@@ -1,6 +1,6 @@
 // Published policy: draws the candidate of a unit, by the same rule in every language.
 
-import { isInAudience } from "./enrolment.mjs";
+import { findSegment, isInAudience } from "./enrolment.mjs";
 import { InputError, quoteValue } from "./errors.mjs";
 import { BUCKET_TOTAL, LONE_SURROGATE, readPolicy } from "./policy_document.mjs";
 import { sha256 } from "./sha256.mjs";
@@ -12,6 +12,8 @@ const encoder = new TextEncoder();
 export class PublishedPolicy {
   #start;
   #sections;
+  /** Sections of each segment. */
+  #sectionsBySegment;
   #named;
   #slices;
 
@@ -21,11 +23,12 @@ export class PublishedPolicy {
   }
 
   constructor(text, checksum) {
-    const { candidates, baseline, ...document } = readPolicy(text, checksum);
+    const { candidates, baseline, cellsBySegment, ...document } = readPolicy(text, checksum);
     Object.assign(this, document);
     this.#named = new Map();
     for (const [candidate, { name, values }] of candidates) {
-      const bucket = { arm: "none", candidate, name, values, width: 0, propensity: 0, version: this.version };
+      const { version } = this;
+      const bucket = { arm: "none", candidate, name, values, width: 0, propensity: 0, version, segment: null };
       this.#named.set(name, Object.freeze(bucket));
     }
     this.baseline = this.#named.get(candidates.get(baseline).name);
@@ -33,21 +36,25 @@ export class PublishedPolicy {
     this.isPartial = this.enrolment.length + this.audience.length > 0;
     this.#slices = this.enrolment.map(({ salt, from, until }) => ({ start: encoder.encode(`${salt}\0`), from, until }));
     this.#start = encoder.encode(`${this.salt}\0`);
-    this.#sections = withEnds(this.mode === "sticky" ? groupByArm(this.cells, this.salt) : this.cells);
+    const divide = (cells) => withEnds(this.mode === "sticky" ? groupByArm(cells, this.salt) : cells);
+    this.#sections = divide(this.cells);
+    this.#sectionsBySegment = new Map([...cellsBySegment].map(([name, cells]) => [name, divide(cells)]));
     Object.freeze(this);
   }
 
   /**
    * Return the bucket of a unit, a string of 1 to 256 characters; throw InputError for any other value.
    *
-   * A unit that does not take part, or whose attributes do not meet the audience, gets `notEnrolled`.
+   * A unit that does not take part, or whose attributes do not meet the audience, gets `notEnrolled`. With segments,
+   * the attributes decide on the unit's segment, and it is drawn from the buckets of this segment.
    */
   draw(unit, attributes) {
     checkUnit(unit);
     const bytes = encoder.encode(unit);
     if (this.isPartial && !(isInAudience(this.audience, attributes) && this.#isEnrolled(bytes))) return this.notEnrolled;
     const place = hashPlace(this.#start, bytes);
-    const { ends, entries } = this.#sections;
+    const { ends, entries } =
+      this.segments === null ? this.#sections : this.#sectionsBySegment.get(findSegment(this.segments, attributes));
     let low = 0;
     let high = ends.length - 1;
     while (low < high) {

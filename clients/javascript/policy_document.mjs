@@ -1,6 +1,6 @@
 // Policy documents: the JSON form of a published policy, its buckets, and their checks.
 
-import { SLICE_KINDS, checkCondition } from "./enrolment.mjs";
+import { OTHER_SEGMENT, SLICE_KINDS, checkCondition, checkSegmentAttribute, checkSegmentRule } from "./enrolment.mjs";
 import { PolicyError, quoteValue } from "./errors.mjs";
 import { formatHex, sha256 } from "./sha256.mjs";
 
@@ -15,8 +15,6 @@ const RENAMED_ARMS = new Map([
   ["single", "best_single"],
   ["held", "paused"],
 ]);
-/** Fields of later features. A reader that cannot apply one rejects the document: units would be drawn wrongly. */
-const RESERVED_FIELDS = ["segments"];
 const OWN_CHECKSUM = /,"sha256":"([0-9a-f]{64})"\}$/;
 const MAX_SECONDS = 1e15;
 const encoder = new TextEncoder();
@@ -51,18 +49,24 @@ export function readPolicy(text, checksum) {
   if (!document.candidates.has(document.baseline)) {
     throw new PolicyError(`baseline is ${document.baseline}, which is not among the candidates`);
   }
-  const cells = readCells(readArray(fields, "cells"), document.candidates, arms, document.version);
   const isPresent = fields.format !== 1;
+  const scope = { candidates: document.candidates, arms, version: document.version };
+  const segments = isPresent ? readSegments(fields, scope) : null;
+  const cells = readCells(readArray(fields, "cells"), scope, "cells", segments === null ? null : OTHER_SEGMENT);
+  segments?.cells.set(OTHER_SEGMENT, cells);
   const enrolment = isPresent ? readEnrolment(readOptionalArray(fields, "enrolment")) : [];
   const audience = isPresent ? readAudience(readOptionalArray(fields, "audience")) : [];
-  if (enrolment.length + audience.length > 0 && cells.some(({ arm }) => arm === "not_enrolled")) {
+  const drawn = segments === null ? cells : [...segments.cells.values()].flat();
+  if (enrolment.length + audience.length > 0 && drawn.some(({ arm }) => arm === "not_enrolled")) {
     throw new PolicyError("cells have the arm 'not_enrolled' next to enrolment or audience, which replace it");
   }
   return {
     ...document,
-    cells: Object.freeze(cells),
+    cells,
     enrolment: Object.freeze(enrolment),
     audience: Object.freeze(audience),
+    segments: segments === null ? null : segments.rule,
+    cellsBySegment: segments === null ? new Map() : segments.cells,
   };
 }
 
@@ -112,11 +116,6 @@ function readArms(fields) {
     const former = new Map([...RENAMED_ARMS].map(([name, arm]) => [arm, name]));
     return new Map(ARMS.map((arm) => [former.get(arm) ?? arm, arm]));
   }
-  for (const field of RESERVED_FIELDS) {
-    if (Object.hasOwn(fields, field) && fields[field] !== null) {
-      throw new PolicyError(`the policy has ${field}, which this client cannot apply; upgrade pasto`);
-    }
-  }
   return new Map(ARMS.map((arm) => [arm, arm]));
 }
 
@@ -150,13 +149,13 @@ function checkValue(parameter, value, place) {
   }
 }
 
-/** Return the buckets of a document: their widths sum to BUCKET_TOTAL, and those of one arm are neighbours. */
-function readCells(items, candidates, arms, version) {
+/** Return buckets of a document: their widths sum to BUCKET_TOTAL, and those of one arm are neighbours. */
+function readCells(items, { candidates, arms, version }, listPlace, segment) {
   const candidatesByArm = new Map();
   let lastEnd = 0;
   let lastArm = null;
   const buckets = items.map((item, position) => {
-    const place = `cells[${position}]`;
+    const place = `${listPlace}[${position}]`;
     const fields = checkObject(item, place);
     const writtenArm = readText(fields, "arm", place);
     const candidate = readInteger(fields, "candidate", place);
@@ -183,12 +182,42 @@ function readCells(items, candidates, arms, version) {
     const { name, values } = candidates.get(candidate);
     lastArm = arm;
     lastEnd = until;
-    return Object.freeze({ arm, candidate, name, values, width, propensity: width / BUCKET_TOTAL, version });
+    return Object.freeze({ arm, candidate, name, values, width, propensity: width / BUCKET_TOTAL, version, segment });
   });
   if (lastEnd !== BUCKET_TOTAL) {
-    throw new PolicyError(`the last cell ends at ${lastEnd}; the cells must cover the line up to ${BUCKET_TOTAL}`);
+    throw new PolicyError(
+      `the last of ${listPlace} ends at ${lastEnd}; the cells must cover the line up to ${BUCKET_TOTAL}`,
+    );
   }
-  return buckets;
+  return Object.freeze(buckets);
+}
+
+/** Return the rule of the segments and the buckets of each, except "other"; null without segments. */
+function readSegments(fields, scope) {
+  if (!Object.hasOwn(fields, "segments") || fields.segments === null) return null;
+  const given = checkObject(fields.segments, "segments");
+  const attributes = readArray(given, "attributes", "segments").map((item, position) => {
+    const place = `segments.attributes[${position}]`;
+    const part = checkObject(item, place);
+    const [values, cuts] = ["values", "cuts"].map((field) => {
+      const isAbsent = !Object.hasOwn(part, field) || part[field] === null;
+      return Object.freeze(isAbsent ? [] : checkTexts(readArray(part, field, place), place));
+    });
+    const attribute = Object.freeze({ attribute: readText(part, "attribute", place), values, cuts });
+    checkSegmentAttribute(attribute);
+    return attribute;
+  });
+  const cells = new Map();
+  const names = readArray(given, "distributions", "segments").map((item, position) => {
+    const place = `segments.distributions[${position}]`;
+    const distribution = checkObject(item, place);
+    const name = readText(distribution, "name", place);
+    cells.set(name, readCells(readArray(distribution, "cells", place), scope, `${place}.cells`, name));
+    return name;
+  });
+  const rule = Object.freeze({ attributes: Object.freeze(attributes), names: Object.freeze(names) });
+  checkSegmentRule(rule);
+  return { rule, cells };
 }
 
 /** Return the slices of the units that take part. */
@@ -219,13 +248,18 @@ function readAudience(items) {
     const operator = readText(fields, "operator", place);
     const values = readField(fields, "values", place);
     if (!Array.isArray(values)) throw new PolicyError(`${place}.values must be a JSON array, got ${quoteValue(values)}`);
-    if (values.some((value) => typeof value === "string" && LONE_SURROGATE.test(value))) {
-      throw new PolicyError(`a value in ${place} holds half a surrogate pair, which no text may`);
-    }
-    const condition = { attribute, operator, values: Object.freeze(values) };
+    const condition = { attribute, operator, values: Object.freeze(checkTexts(values, place)) };
     checkCondition(condition);
     return Object.freeze(condition);
   });
+}
+
+/** Return values, in which texts hold no half of a surrogate pair. */
+function checkTexts(values, place) {
+  if (values.some((value) => typeof value === "string" && LONE_SURROGATE.test(value))) {
+    throw new PolicyError(`a value in ${place} holds half a surrogate pair, which no text may`);
+  }
+  return values;
 }
 
 function readField(fields, field, place = "the policy") {
@@ -240,9 +274,11 @@ function checkObject(value, place) {
   return value;
 }
 
-function readArray(fields, field) {
-  const value = readField(fields, field);
-  if (!Array.isArray(value)) throw new PolicyError(`${field} must be a JSON array, got ${quoteValue(value)}`);
+function readArray(fields, field, place = "the policy") {
+  const value = readField(fields, field, place);
+  if (!Array.isArray(value)) {
+    throw new PolicyError(`${field} in ${place} must be a JSON array, got ${quoteValue(value)}`);
+  }
   return value;
 }
 

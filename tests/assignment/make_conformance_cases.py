@@ -10,15 +10,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pasto_sdk.enrolment import AudienceCondition, EnrolmentSlice
+from pasto_sdk.enrolment import AudienceCondition, EnrolmentSlice, SegmentAttribute, SegmentRule
 from pasto_sdk.policy import PublishedPolicy, publish_policy
-from pasto_sdk.policy_document import BUCKET_TOTAL, RENAMED_ARMS, RESERVED_FIELDS, Value, write_policy
+from pasto_sdk.policy_document import BUCKET_TOTAL, RENAMED_ARMS, Value, write_policy
 
 WHERE = Path(__file__).parents[2] / "clients" / "conformance" / "cases.json"
 
 ABOUT = (
     "policies: each has a document (text, with its checksum) and draws as [place in units, arm, candidate's index, "
-    "width, place in attributes]; the propensity is width / 2^53. Draws without the last have no attributes. "
+    "width, place in attributes, segment]; the propensity is width / 2^53. Draws without a place in attributes have no "
+    "attributes, and draws without a segment have none. "
     "refused_documents must not be read; refused_units must not be drawn for, by any policy. Draws have the arms' "
     "present names, also those of documents of format 1. Everything outside ASCII is escaped."
 )
@@ -89,6 +90,11 @@ ATTRIBUTES: list[dict[str, Any]] = [
     {"größe 👍": True, "plan": "ü"},
     {"größe 👍": 2, "plan": ""},
     {"größe 👍": -0.0, "plan": "ü"},
+    {"größe 👍": 7.5, "plan": ""},
+    {"tenure_days": 30.000000000000004},
+    {"tenure_days": 29.999999999999996, "plan": "u\u0308", "country": "de", "employee": False},
+    {"tenure_days": -1e300, "plan": "ü", "country": "de"},
+    {"tenure_days": "30", "plan": None},
 ]
 
 GERMAN = [
@@ -111,9 +117,12 @@ def policy(
     baseline: int = 0,
     enrolment: Sequence[EnrolmentSlice] = (),
     audience: Sequence[AudienceCondition] = (),
+    segments: SegmentRule | None = None,
+    segment_shares: Sequence[Shares] = (),
 ) -> PublishedPolicy:
     candidates: dict[int, tuple[str, dict[str, Value]]]
-    candidates = {index: (f"c{index}", {"weight": index / 4}) for index in {baseline, *(k for _, k, _ in shares)}}
+    drawn = {k for served in (shares, *segment_shares) for _, k, _ in served}
+    candidates = {index: (f"c{index}", {"weight": index / 4}) for index in {baseline, *drawn}}
     named: dict[int, tuple[str, dict[str, Value]]]
     named = {index: (name, {"weight": index, "label": name, "on": True}) for index, name in (names or {}).items()}
     return publish_policy(
@@ -130,6 +139,8 @@ def policy(
         expires_after=86_400,
         enrolment=enrolment,
         audience=audience,
+        segments=segments,
+        segment_shares={} if segments is None else dict(zip(segments.names, segment_shares, strict=True)),
     )
 
 
@@ -177,9 +188,10 @@ def policies() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
     first = policy(confirming, state="confirming", mode="sticky", salt="feed", baseline=4)
     yield "format 1, confirming", in_format_1(first), []
     yield "format 1, paused", in_format_1(policy(paused, state="paused", mode="sticky", salt="feed")), []
-    absent = dict.fromkeys((*RESERVED_FIELDS, "enrolment", "audience"))
+    absent = dict.fromkeys(("segments", "enrolment", "audience"))
     yield "fields that are null", with_fields(policy(learning, baseline=4), absent), []
     yield from enrolled()
+    yield from segmented()
 
 
 def enrolled() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
@@ -237,6 +249,74 @@ def enrolled() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
         audience=GERMAN[:1],
     )
     yield "a sticky blend in a layer, for an audience", shops, crowd
+
+
+def segmented() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
+    """Yield policies in which the attributes of a unit decide on its shares."""
+    crowd = [f"crowd-{number}" for number in range(60)]
+    country = SegmentAttribute("country", ("de", "at", "DE"))
+    tenure = SegmentAttribute("tenure_days", cuts=(7.0, 29.9, 30.0))
+    learning: list[Shares] = [
+        [("control", 4, 0.1), *(("learner", k, 0.9 * (0.1 if k != favourite else 0.7)) for k in range(4))]
+        for favourite in (0, 1, 2, 3, 0)
+    ]
+    rest = learning[4]
+    by_country = SegmentRule((country,), ("de", "at", "DE"))
+    made = policy(rest, baseline=4, segments=by_country, segment_shares=learning[:3])
+    yield "a segment for each value", made, crowd
+    by_tenure = SegmentRule((tenure,), ("tenure_days < 7", "7 to 29.9", "29.9 to 30", "tenure_days >= 30"))
+    yield "segments between cuts", policy(rest, baseline=4, segments=by_tenure, segment_shares=learning[:4]), crowd
+    one_cut = SegmentRule((SegmentAttribute("tenure_days", cuts=(-0.0,)),), ("below", "from zero"))
+    single: list[Shares] = [[("learner", k, 1.0)] for k in range(12)]
+    yield "one cut at zero", policy(single[2], segments=one_cut, segment_shares=single[:2]), crowd
+    booleans = SegmentRule((SegmentAttribute("employee", (True, False)),), ("staff", "public"))
+    yield "segments of a boolean", policy(single[2], segments=booleans, segment_shares=single[:2]), crowd
+    numbers = SegmentRule((SegmentAttribute("größe 👍", (0.0, 1.0, 7.5)),), ("ü", "u\u0308", "מ 👍"))
+    yield "segments of numbers, outside ASCII", policy(rest, segments=numbers, segment_shares=learning[:3]), crowd
+    crossed = SegmentRule((country, tenure), tuple(f"{a} / {b}" for a in by_country.names for b in by_tenure.names))
+    mixed = [learning[place % 4] if place % 3 else single[place] for place in range(12)]
+    yield "two attributes crossed", policy(rest, baseline=4, segments=crossed, segment_shares=mixed), crowd
+    three = SegmentRule(
+        (
+            SegmentAttribute("plan", ("ü", "", "u\u0308")),
+            SegmentAttribute("größe 👍", cuts=(1.0,)),
+            booleans.attributes[0],
+        ),
+        tuple(f"segment {place}" for place in range(12)),
+    )
+    yield "three attributes crossed", policy(rest, baseline=4, segments=three, segment_shares=single), crowd
+    blends: list[Shares] = [
+        [("control", 4, 0.05), ("blend", 2, 0.57), ("blend", 7, 0.3), ("blend", 8, 0.08)],
+        [("control", 4, 0.05), ("blend", 7, 0.95)],
+        [("control", 4, 0.05), ("blend", 2, 0.2), ("blend", 7, 0.75)],
+        [("control", 4, 0.05), ("blend", 0, 1e-6), ("blend", 7, 0.95 - 1e-6)],
+    ]
+    made = policy(
+        blends[0],
+        mode="sticky",
+        salt="feed",
+        state="deployed",
+        baseline=4,
+        segments=by_country,
+        segment_shares=blends[1:],
+    )
+    yield "sticky blends of segments", made, crowd
+    paused: Shares = [("paused", 4, 1.0)]
+    made = policy(paused, state="paused", salt="feed", baseline=4, segments=by_country, segment_shares=[paused] * 3)
+    yield "segments, paused on the baseline", made, crowd
+    quarter = EnrolmentSlice("ramp", "ramp:feed", 0, BUCKET_TOTAL // 4)
+    yield (
+        "segments with an audience and a ramp",
+        policy(
+            rest,
+            baseline=4,
+            enrolment=[quarter],
+            audience=GERMAN[1:2],
+            segments=crossed,
+            segment_shares=mixed,
+        ),
+        crowd,
+    )
 
 
 def with_fields(made: PublishedPolicy, changes: dict[str, Any]) -> PublishedPolicy:
@@ -348,9 +428,6 @@ def broken() -> Iterator[tuple[str, str]]:
     for name, arm in RENAMED_ARMS.items():
         yield f"arm {name} in format 2", changed("cells", 0, "arm", to=name)
         yield f"arm {arm} in format 1", changed("cells", 0, "arm", to=arm).replace('"format": 2', '"format": 1')
-    for field in RESERVED_FIELDS:
-        yield f"{field}, which no client can apply yet", changed(field, to={"salt": "feed", "share": 0.5})
-        yield f"{field} empty", changed(field, to={})
     part = {"kind": "ramp", "salt": "ramp:feed", "from": 0, "until": 2**50}
     slices: dict[str, dict[str, Any]] = {
         "of another kind": {"kind": "segment"},
@@ -392,6 +469,7 @@ def broken() -> Iterator[tuple[str, str]]:
         unlisted = json.loads(policy([("learner", 0, 0.5), ("not_enrolled", 0, 0.5)]).text)
         del unlisted["sha256"]
         yield f"{field} with the arm not_enrolled", json.dumps({**unlisted, field: [entry]})
+    yield from broken_segments(plain)
     yield "an unknown candidate", changed("cells", 0, "candidate", to=2)
     yield "a candidate twice in an arm", changed("cells", 2, "candidate", to=0)
     yield "an arm that returns", changed("cells", 2, "arm", to="control")
@@ -412,12 +490,84 @@ def broken() -> Iterator[tuple[str, str]]:
     yield "a sha256 behind a space", good.text.replace(own, f', "sha256":"{json.loads(good.text)["sha256"]}"')
 
 
+def broken_segments(plain: str) -> Iterator[tuple[str, str]]:
+    """Yield documents with one defect in their segments."""
+    served = json.loads(plain)["cells"]
+    wanted = {"attribute": "country", "values": ["de", "at"]}
+    cuts = {"attribute": "days", "cuts": [7, 30]}
+    both = [{"name": name, "cells": served} for name in ("de", "at")]
+    three = [*both, {"name": "c", "cells": served}]
+    good = {"attributes": [wanted], "distributions": both}
+    rules: dict[str, object] = {
+        "empty": {},
+        "a list": [good],
+        "true": True,
+        "without attributes": {**good, "attributes": None},
+        "of no attributes": {"attributes": [], "distributions": [both[0]]},
+        "without distributions": {"attributes": [wanted]},
+        "of fewer distributions than parts": {**good, "distributions": both[:1]},
+        "of more distributions than parts": {**good, "distributions": three},
+        "of fewer distributions than crossed parts": {"attributes": [wanted, cuts], "distributions": three},
+        "of one attribute twice": {"attributes": [wanted, {**wanted, "values": ["x"]}], "distributions": both},
+        "of an attribute that is a text": {**good, "attributes": ["country"]},
+        "of a distribution that is a list": {**good, "distributions": [both[0], [both[1]]]},
+        "of a distribution without cells": {**good, "distributions": [both[0], {"name": "at"}]},
+        "of a distribution with no cells": {**good, "distributions": [both[0], {"name": "at", "cells": []}]},
+        "of a distribution that ends early": {**good, "distributions": [both[0], {"name": "at", "cells": served[:2]}]},
+        "of a distribution with an unknown candidate": {
+            **good,
+            "distributions": [both[0], {"name": "at", "cells": [{**served[0], "candidate": 9}, *served[1:]]}],
+        },
+    }
+    names = {"twice": "de", "of the others": "other", "empty": "", "with NUL": "a\0", "a number": 7, "null": None}
+    names |= {"too long": "x" * 201, "of half a surrogate pair": "\ud800"}
+    for about, name in names.items():
+        rules[f"with a name {about}"] = {**good, "distributions": [both[0], {**both[1], "name": name}]}
+    attributes: dict[str, dict[str, Any]] = {
+        "without attribute": {"attribute": None},
+        "with NUL in an attribute": {"attribute": "a\0"},
+        "of no values": {"values": []},
+        "of neither values nor cuts": {"values": None},
+        "of values and cuts": {"cuts": [7]},
+        "of one value, no list": {"values": "de"},
+        "of several types": {"values": ["de", 7]},
+        "of a boolean and a number": {"values": [True, 1]},
+        "of a value twice": {"values": ["de", "de"]},
+        "of a number twice": {"values": [0, -0.0]},
+        "of a null": {"values": ["de", None]},
+        "of half a surrogate pair": {"values": ["de", "\ud800"]},
+        "of a number beyond 10^15": {"values": [1, 1.1e15]},
+    }
+    for about, changes in attributes.items():
+        rules[about] = {**good, "attributes": [{**wanted, **changes}]}
+    cut_lists: dict[str, object] = {
+        "of no cuts": [],
+        "of cuts that stand still": [7, 7],
+        "of cuts that fall": [30, 7],
+        "of a cut in words": [7, "30"],
+        "of a cut true": [False, True],
+        "of a cut beyond 10^15": [7, 1.1e15],
+        "of a cut null": [7, None],
+        "of one cut, no list": 7,
+    }
+    for about, listed in cut_lists.items():
+        rules[about] = {"attributes": [{**cuts, "cuts": listed}], "distributions": three}
+    for about, rule in rules.items():
+        yield f"segments {about}", json.dumps({**json.loads(plain), "segments": rule})
+    outside = [{**cell, "arm": "not_enrolled"} for cell in served[:1]] + served[1:]
+    divided = {**good, "distributions": [both[0], {"name": "at", "cells": outside}]}
+    part = {"kind": "ramp", "salt": "ramp:feed", "from": 0, "until": 2**50}
+    document = {**json.loads(plain), "segments": divided, "enrolment": [part]}
+    yield "segments with enrolment and the arm not_enrolled", json.dumps(document)
+
+
 def draws(made: PublishedPolicy, units: Sequence[str], drawn: Sequence[int]) -> Iterator[list[Any]]:
-    """Yield decisions for units; with an audience, each has the next attributes of the list."""
+    """Yield decisions for units; if the policy reads attributes, each has the next ones of the list."""
     for number, unit in enumerate(drawn):
         which = number % len(ATTRIBUTES)
-        cell = made.draw(units[unit], ATTRIBUTES[which] if made.audience else {})
-        yield [unit, cell.arm, cell.candidate, cell.width, *([which] if made.audience else [])]
+        cell = made.draw(units[unit], ATTRIBUTES[which] if made.reads_attributes else {})
+        further = [which] if made.reads_attributes else []
+        yield [unit, cell.arm, cell.candidate, cell.width, *further, *([cell.segment] if cell.segment else [])]
 
 
 def text() -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from pasto.errors import InputError, PolicyError
 from pasto_sdk.policy import PublishedPolicy
-from pasto_sdk.policy_document import ARMS, BUCKET_TOTAL, RESERVED_FIELDS, upgrade_policy
+from pasto_sdk.policy_document import ARMS, BUCKET_TOTAL, upgrade_policy
 
 FILE = Path(__file__).parents[2] / "clients" / "conformance" / "cases.json"
 CASES: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
@@ -55,8 +55,33 @@ def meets(condition: dict[str, Any], attributes: dict[str, Any]) -> bool:
     return bool(wanted) and COMPARED[condition["operator"]](given, wanted[0])
 
 
+def divide(document: dict[str, Any], attributes: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the cells and the name of a unit's segment as the documented rule defines them; no name without one."""
+    rule = document.get("segments")
+    if document["format"] == 1 or rule is None:
+        return document["cells"], []
+    distributions = rule["distributions"]
+    for part in rule["attributes"]:
+        given: Any = attributes.get(part["attribute"])
+        if "cuts" in part:
+            inside = [kind(given) == "number" and Fraction(given) >= Fraction(cut) for cut in part["cuts"]]
+            which = [sum(inside)] if kind(given) == "number" else []
+            count = len(inside) + 1
+        else:
+            condition = {"attribute": part["attribute"], "operator": "in"}
+            met = [meets({**condition, "values": [value]}, attributes) for value in part["values"]]
+            which = [place for place, holds in enumerate(met) if holds]
+            count = len(met)
+        if not which:
+            return document["cells"], ["other"]
+        size = len(distributions) // count
+        distributions = distributions[which[0] * size : (which[0] + 1) * size]
+    [distribution] = distributions
+    return distribution["cells"], [distribution["name"]]
+
+
 def decide(document: dict[str, Any], unit: str, attributes: dict[str, Any]) -> list[Any]:
-    """Return arm, candidate and width as the documented rule defines them, with logarithms to fifty digits."""
+    """Return arm, candidate, width and segment as the documented rules define them, with logarithms to fifty digits."""
     slices, audience = document.get("enrolment") or [], document.get("audience") or []
     is_enrolled = all(part["from"] <= place(part["salt"], unit) < part["until"] for part in slices)
     if not is_enrolled or not all(meets(condition, attributes) for condition in audience):
@@ -64,9 +89,10 @@ def decide(document: dict[str, Any], unit: str, attributes: dict[str, Any]) -> l
     names = {candidate["index"]: candidate["name"] for candidate in document["candidates"]}
     cells = []
     begin = 0
-    for cell in document["cells"]:
-        cells.append((FORMAT_1_ARMS.get(cell["arm"], cell["arm"]), cell["candidate"], begin, cell["until"]))
-        begin = cell["until"]
+    listed, segment = divide(document, attributes)
+    for written in listed:
+        cells.append((FORMAT_1_ARMS.get(written["arm"], written["arm"]), written["candidate"], begin, written["until"]))
+        begin = written["until"]
     mine = place(document["salt"], unit)
     [cell] = [cell for cell in cells if cell[2] <= mine < cell[3]]
     if document["mode"] == "sticky":
@@ -79,7 +105,7 @@ def decide(document: dict[str, Any], unit: str, attributes: dict[str, Any]) -> l
                 for rival in rivals
             }
         cell = min(rivals, key=lambda rival: scores[rival])
-    return [cell[0], cell[1], cell[3] - cell[2]]
+    return [cell[0], cell[1], cell[3] - cell[2], *segment]
 
 
 def test_the_file_is_what_its_generator_writes() -> None:
@@ -110,14 +136,38 @@ def test_there_are_enough_of_every_kind() -> None:
 def test_the_client_and_the_rule_decide_as_in_the_file(policy: dict[str, Any]) -> None:
     published = PublishedPolicy.from_text(policy["text"], policy["checksum"])
     document = json.loads(policy["text"])
-    for number, arm, candidate, width, *which in policy["draws"]:
-        unit, attributes = CASES["units"][number], CASES["attributes"][which[0]] if which else {}
+    for number, arm, candidate, width, *further in policy["draws"]:
+        unit, attributes = CASES["units"][number], CASES["attributes"][further[0]] if further else {}
+        segment = further[1:]
         cell = published.draw(unit, attributes)
         assert [cell.arm, cell.candidate, cell.width] == [arm, candidate, width]
+        assert cell.segment == (segment[0] if segment else None)
         assert cell.propensity == cell.width / 2**53
-        assert decide(document, unit, attributes) == [arm, candidate, width]
+        assert decide(document, unit, attributes) == [arm, candidate, width, *segment]
         if arm != "not_enrolled":
-            assert published.redraw(unit) == cell
+            assert published.redraw(unit, cell.segment) == cell
+
+
+def test_every_segment_of_the_cases_is_drawn() -> None:
+    divided = 0
+    for policy in POLICIES:
+        published = PublishedPolicy.from_text(policy["text"])
+        drawn = {segment for *_, segment in policy["draws"] if isinstance(segment, str)}
+        divided += published.segments is not None
+        assert drawn <= set(published.cells_by_segment)
+        if published.segments is not None and len(published.segments.attributes) == 1:
+            assert drawn == set(published.cells_by_segment)
+    assert divided >= 10
+
+
+def test_the_segment_of_an_exposure_is_one_of_the_policy() -> None:
+    texts = {policy["about"]: policy["text"] for policy in POLICIES}
+    divided, plain = map(PublishedPolicy.from_text, (texts["a segment for each value"], texts["two halves"]))
+    for given in (None, "", "AT", "country"):
+        with pytest.raises(InputError, match=r"segment is .*, and version 1 has de, at, DE, other; send the segment"):
+            divided.redraw("a", given)
+    with pytest.raises(InputError, match="segment is 'de', and version 1 has no segments; leave it out"):
+        plain.redraw("a", "de")
 
 
 def test_enrolment_is_nested_and_disjoint_in_the_cases() -> None:
@@ -144,14 +194,13 @@ def test_a_policy_of_format_1_is_upgraded_to_the_bytes_that_are_written_today() 
     assert list(map(upgrade_policy, today)) == today
 
 
-@pytest.mark.parametrize("field", RESERVED_FIELDS)
-def test_a_reserved_field_is_rejected_by_name(field: str) -> None:
+def test_format_1_has_no_segments() -> None:
     fields = json.loads(POLICIES[0]["text"])
     del fields["sha256"]
-    with pytest.raises(PolicyError, match=f"has {field}, which this client cannot apply; upgrade pasto-sdk"):
-        PublishedPolicy.from_text(json.dumps({**fields, field: ["x"]}))
-    PublishedPolicy.from_text(json.dumps({**fields, field: None}))
-    PublishedPolicy.from_text(json.dumps({**fields, field: ["x"], "format": 1}))  # unused in this case
+    with pytest.raises(PolicyError, match="segments must be a JSON object"):
+        PublishedPolicy.from_text(json.dumps({**fields, "segments": ["x"]}))
+    former = PublishedPolicy.from_text(json.dumps({**fields, "segments": ["x"], "format": 1}))
+    assert former.segments is None
 
 
 @pytest.mark.parametrize("unit", CASES["refused_units"], ids=ascii)

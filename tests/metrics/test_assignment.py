@@ -18,8 +18,11 @@ from pasto_sdk.policy import PublishedPolicy, publish_policy
 CASES = json.loads((Path(__file__).parents[2] / "clients" / "conformance" / "cases.json").read_text(encoding="utf-8"))
 AUDIENCES = {policy["about"]: policy for policy in CASES["policies"] if "audience" in json.loads(policy["text"])}
 """Cases in which attributes decide who takes part."""
-PARTIAL = [policy for policy in CASES["policies"] if {"enrolment", "audience"} & set(json.loads(policy["text"]))]
-"""Cases in which only some units take part: all that Spark runs, which compiles each query for seconds."""
+DIVIDED = {policy["about"]: policy for policy in CASES["policies"] if "segments" in json.loads(policy["text"])}
+"""Cases in which attributes decide on the segment."""
+READ = {"enrolment", "audience", "segments"}
+CHOSEN = [policy for policy in CASES["policies"] if READ & set(json.loads(policy["text"]))]
+"""Cases in which not all units are drawn alike: all that Spark runs, which compiles each query for seconds."""
 COLUMNS = {
     "country": "VARCHAR",
     "plan": "VARCHAR",
@@ -117,19 +120,19 @@ def test_spark(spark: Any, units: list[str], tmp_path: Path) -> None:
 
 
 def cases_of(case: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Return rows of units without NUL, which databases cannot hold: number, unit, attributes, arm and candidate."""
+    """Return rows of units without NUL, which databases cannot hold: number, unit, attributes, and the draw."""
     rows = []
-    for number, (unit, arm, candidate, _, *which) in enumerate(case["draws"]):
-        given = CASES["attributes"][which[0]] if which else {}
+    for number, (unit, arm, candidate, _, *further) in enumerate(case["draws"]):
+        given = CASES["attributes"][further[0]] if further else {}
         values = [given.get(name) if type(given.get(name)) in PYTHON[kind] else None for name, kind in COLUMNS.items()]
         if "\0" not in CASES["units"][unit]:
-            rows.append((number, CASES["units"][unit], *values, arm, candidate))
+            rows.append((number, CASES["units"][unit], *values, arm, candidate, *(further[1:] or [None])))
     assert len(rows) > 50
     return rows
 
 
 def expected(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    return [(number, arm, candidate) for number, *_, arm, candidate in rows]
+    return [(number, arm, candidate, segment) for number, *_, arm, candidate, segment in rows]
 
 
 def queried(case: dict[str, Any], dialect: str) -> str:
@@ -137,7 +140,8 @@ def queried(case: dict[str, Any], dialect: str) -> str:
     policy = PublishedPolicy.from_text(case["text"])
     columns = {name: f"a{place}" for place, name in enumerate(COLUMNS)}
     own = assignment_query(policy, dialect, "unit", columns).query("people", also="number", named=False)
-    return f"SELECT number, arm, candidate FROM ({own}) AS assigned"  # noqa: S608 -- of the test
+    segment = "NULL" if policy.segments is None else "segment"
+    return f"SELECT number, arm, candidate, {segment} FROM ({own}) AS assigned"  # noqa: S608 -- of the test
 
 
 @pytest.mark.parametrize("case", CASES["policies"], ids=lambda case: case["about"])
@@ -145,8 +149,9 @@ def test_duckdb_on_the_cases(case: dict[str, Any]) -> None:
     rows = cases_of(case)
     with duckdb.connect() as connection:
         kinds = ", ".join(f"a{place} {kind}" for place, kind in enumerate(COLUMNS.values()))
-        connection.execute(f"CREATE TABLE people (number INTEGER, unit VARCHAR, {kinds}, arm VARCHAR, c INTEGER)")
-        connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        kinds += ", arm VARCHAR, c INTEGER, s VARCHAR"
+        connection.execute(f"CREATE TABLE people (number INTEGER, unit VARCHAR, {kinds})")
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         assert sorted(connection.execute(queried(case, "duckdb")).fetchall()) == expected(rows)
 
 
@@ -156,13 +161,13 @@ def test_postgres_on_the_cases(postgres_server: Any) -> None:
     with psycopg.connect(url) as connection:
         names = {"VARCHAR": "text", "DOUBLE": "double precision", "BOOLEAN": "boolean"}
         kinds = ", ".join(f"a{place} {names[kind]}" for place, kind in enumerate(COLUMNS.values()))
-        create: Any = f"CREATE TABLE people (number integer, unit text, {kinds}, arm text, c integer)"
+        create: Any = f"CREATE TABLE people (number integer, unit text, {kinds}, arm text, c integer, s text)"
         connection.execute(create)
         for case in CASES["policies"]:
             rows = cases_of(case)
             connection.execute("DELETE FROM people")
             with connection.cursor() as cursor:
-                cursor.executemany("INSERT INTO people VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)", rows)
+                cursor.executemany("INSERT INTO people VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)", rows)
             query: Any = queried(case, "postgres")
             assert sorted(connection.execute(query).fetchall()) == expected(rows), case["about"]
     postgres_server.drop(url)
@@ -172,31 +177,43 @@ def test_postgres_on_the_cases(postgres_server: Any) -> None:
 def test_spark_on_the_cases(spark: Any) -> None:
     names = {"VARCHAR": "string", "DOUBLE": "double", "BOOLEAN": "boolean"}
     kinds = ", ".join(f"a{place} {names[kind]}" for place, kind in enumerate(COLUMNS.values()))
-    for case in PARTIAL:
+    for case in CHOSEN:
         rows = [
             tuple(float(v) if type(v) is int and 2 <= p < 7 else v for p, v in enumerate(row)) for row in cases_of(case)
         ]
-        frame = spark.createDataFrame(rows, f"number int, unit string, {kinds}, arm string, c int")
+        frame = spark.createDataFrame(rows, f"number int, unit string, {kinds}, arm string, c int, s string")
         frame.createOrReplaceTempView("people")
         found = sorted(tuple(row) for row in spark.sql(queried(case, "spark")).collect())
         assert found == expected(rows), case["about"]
 
 
-def test_numbers_that_are_not_finite_meet_no_condition() -> None:
-    policy = PublishedPolicy.from_text(AUDIENCES["an audience with open ends"]["text"])
+@pytest.mark.parametrize(
+    ("case", "column", "expected"),
+    [
+        (AUDIENCES["an audience with open ends"], "arm", "not_enrolled"),
+        (DIVIDED["segments between cuts"], "segment", "other"),
+    ],
+    ids=["audience", "segments"],
+)
+def test_numbers_that_are_not_finite_meet_no_condition(case: dict[str, Any], column: str, expected: str) -> None:
+    policy = PublishedPolicy.from_text(case["text"])
     own = assignment_query(policy, "duckdb", "unit", {"tenure_days": "days"}).query("people", named=False)
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE people (unit VARCHAR, days DOUBLE)")
         connection.execute(
             "INSERT INTO people VALUES ('a', 'nan'), ('b', 'inf'), ('c', '-inf'), ('d', NULL), ('e', 1e16)"
         )
-        assert {arm for _, arm, _ in connection.execute(own).fetchall()} == {"not_enrolled"}
+        found = connection.execute(f"SELECT DISTINCT {column} FROM ({own}) AS assigned").fetchall()  # noqa: S608
+        assert found == [(expected,)]
 
 
 def test_an_audience_needs_the_columns_of_its_attributes() -> None:
     policy = PublishedPolicy.from_text(AUDIENCES["an audience"]["text"])
-    with pytest.raises(OptionError, match="reads the attribute 'tenure_days', and no column of it is given"):
+    with pytest.raises(OptionError, match="audience reads the attribute 'tenure_days', and no column of it is given"):
         assignment_query(policy, "duckdb", "unit", {"country": "country"})
+    divided = PublishedPolicy.from_text(DIVIDED["two attributes crossed"]["text"])
+    with pytest.raises(OptionError, match="segments read the attribute 'tenure_days', and no column of it is given"):
+        assignment_query(divided, "duckdb", "unit", {"country": "country"})
     assert assignment_query(policy, "duckdb", "unit", is_exposed=True).takes_part is None
 
 

@@ -557,3 +557,37 @@ withClient("an outage makes no exposures of units outside", {}, async ({ service
   assert.equal(client.status().buffered, reasons.filter((reason) => reason === "STALE").length);
   await service.open();
 });
+
+const SEGMENTS = {
+  format: 2,
+  segments: {
+    attributes: [{ attribute: "activity", values: ["new", "heavy"] }],
+    distributions: [
+      { name: "new", cells: [{ arm: "learner", candidate: 1, until: 2 ** 53 }] },
+      { name: "heavy", cells: [{ arm: "learner", candidate: 1, until: 2 ** 53 }] },
+    ],
+  },
+};
+
+withClient("the segment travels with the events", {}, async ({ service, clock, client }) => {
+  service.text = documentOf(1, SEGMENTS);
+  await client.start();
+  const inSegment = (activity) => ({ attributes: { activity } });
+  const first = client.assign("ann", inSegment("new"));
+  assert.deepEqual([first.name, first.segment, first.propensity], ["b", "new", 1]);
+  assert.equal(client.assign("ann", inSegment("new")), first);
+  first.track("like");
+  const second = client.assign("ann", inSegment("heavy"));
+  assert.deepEqual([second.name, second.segment], ["b", "heavy"]);
+  client.track("ann", "like");
+  assert.equal(client.assign("bob").segment, "other");
+  assert.equal(client.assign("cid", { override: "b", ...inSegment("new") }).segment, null);
+  await during(clock, client.flush());
+  assert.deepEqual(service.eventsOfType("exposure").map(({ unit, segment }) => [unit, segment]), [
+    ["ann", "new"],
+    ["ann", "heavy"],
+    ["bob", "other"],
+    ["cid", undefined],
+  ]);
+  assert.deepEqual(service.eventsOfType("metric").map(({ segment }) => segment), ["new", "heavy"]);
+});

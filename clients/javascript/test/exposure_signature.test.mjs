@@ -17,6 +17,8 @@ test("an exposure is signed over study, version, unit and candidate", () => {
   const signature = signExposure("secret", "feed", { version: 3, unit: "ann", candidate: "a" });
   assert.equal(signature, createHmac("sha256", "secret").update("feed\x003\x00ann\x00a").digest("hex"));
   assert.equal(signature.slice(0, 16), "6c7418ecec390032"); // as the Python SDK signs it
+  const divided = signExposure("secret", "feed", { version: 3, unit: "ann", candidate: "a", segment: "new" });
+  assert.equal(divided, createHmac("sha256", "secret").update("feed\x003\x00ann\x00a\x00new").digest("hex"));
 });
 
 test("only exposures that count are signed, and only with a key", () => {

@@ -17,11 +17,11 @@ for (const { about, text, checksum, draws } of cases.policies) {
   test(`makes the same decisions: ${about}`, () => {
     const policy = PublishedPolicy.fromText(text, checksum);
     const candidates = new Map(JSON.parse(text).candidates.map((candidate) => [candidate.index, candidate]));
-    for (const [number, arm, candidate, width, which] of draws) {
+    for (const [number, arm, candidate, width, which, segment = null] of draws) {
       const bucket = policy.draw(cases.units[number], cases.attributes[which]);
       const { name, values } = candidates.get(candidate);
-      const expected = { arm, candidate, name, values, width, propensity: width / 2 ** 53, version: policy.version };
-      assert.deepEqual(bucket, expected);
+      const propensity = width / 2 ** 53;
+      assert.deepEqual(bucket, { arm, candidate, name, values, width, propensity, version: policy.version, segment });
     }
     assert.equal(
       policy.cells.reduce((sum, cell) => sum + cell.width, 0),
@@ -75,6 +75,18 @@ test("attributes of any type are read without an error", () => {
   }
   for (const attributes of [null, undefined, "days", 9, [], Object.create({ days: 9 })]) {
     assert.equal(policy.draw("a", attributes), policy.notEnrolled);
+  }
+});
+
+test("attributes of any type give a segment without an error", () => {
+  const { text } = cases.policies.find(({ about }) => about === "segments between cuts");
+  const policy = PublishedPolicy.fromText(text);
+  assert.equal(policy.draw("a", { tenure_days: 29.9 }).segment, "29.9 to 30");
+  for (const days of [NaN, Infinity, 9n, "9", [9], { days: 9 }, new Number(9), true, null, undefined, () => 9]) {
+    assert.equal(policy.draw("a", { tenure_days: days }).segment, "other");
+  }
+  for (const attributes of [null, undefined, "days", 9, [], Object.create({ tenure_days: 9 })]) {
+    assert.equal(policy.draw("a", attributes).segment, "other");
   }
 });
 

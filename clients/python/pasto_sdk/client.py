@@ -106,14 +106,14 @@ class Client:
     def assign(self, unit: str | int, /, *, override: str | None = None, **attributes: object) -> Decision:
         """Return the candidate of a unit, and log its exposure once for each unit and policy.
 
-        An integer stands for its digits. The study's audience reads the attributes: `assign(unit, country="de")`. A
-        unit that does not take part in the study gets the baseline with the reason DEFAULT and the arm "not_enrolled",
-        without an exposure, and no metric events are sent for it. `override` serves a candidate of the current policy
-        by its name, for a preview; the learner ignores that exposure and the events after it.
+        An integer stands for its digits. The study's audience and segments read the attributes: `assign(unit,
+        country="de")`. A unit that does not take part in the study gets the baseline with the reason DEFAULT and the
+        arm "not_enrolled", without an exposure, and no metric events are sent for it. `override` serves a candidate of
+        the current policy by its name, for a preview; the learner ignores that exposure and the events after it.
         """
         try:
             live = self._holder.live
-            if override is None and not live.has_audience:
+            if override is None and not live.reads_attributes:
                 decision = live.decisions.young.get(unit)  # type: ignore[arg-type]
                 if decision is not None and decision._reason is SPLIT and self._clock() < live.until:
                     self._repeats.tick()

@@ -77,6 +77,11 @@ class Decision:
         return self._cell.arm
 
     @property
+    def segment(self) -> str | None:
+        """Segment of the unit; None if the policy has no segments, or if nothing was drawn."""
+        return self._cell.segment
+
+    @property
     def reason(self) -> Reason:
         """Reason for this candidate."""
         return self._reason

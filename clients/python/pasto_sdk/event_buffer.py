@@ -204,12 +204,16 @@ class EventBuffer:
                 sent["override"] = True
             elif event.reason != SPLIT:
                 sent["fallback"] = True
+            elif event.segment is not None:
+                sent["segment"] = event.segment
             return sent
         sent |= {"type": "metric", "name": event.name}
         if event.fields:
             sent["fields"] = event.fields
         if event.decision is not None and event.decision.reason == SPLIT:
             sent |= {"version": event.decision.version, "candidate": event.decision.name}
+            if event.decision.segment is not None:
+                sent["segment"] = event.decision.segment
         elif event.decision is not None:
             sent["version"] = 0  # Stored, and counted for no candidate.
         return sent

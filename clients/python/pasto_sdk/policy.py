@@ -11,9 +11,16 @@ from itertools import accumulate, groupby
 from math import inf, log
 from struct import Struct
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
-from pasto_sdk.enrolment import NO_ATTRIBUTES, Attributes, AudienceCondition, EnrolmentSlice, is_in_audience
+from pasto_sdk.enrolment import (
+    NO_ATTRIBUTES,
+    Attributes,
+    AudienceCondition,
+    EnrolmentSlice,
+    SegmentRule,
+    is_in_audience,
+)
 from pasto_sdk.errors import InputError, PolicyError
 from pasto_sdk.policy_document import (
     BUCKET_TOTAL,
@@ -40,6 +47,14 @@ _OF_AUDIENCE: Attributes = MappingProxyType({})
 """Attributes of a unit that is known to be in the audience; compared by identity."""
 
 
+class WrittenCell(TypedDict):
+    """Cell as a document writes it."""
+
+    arm: str
+    candidate: int
+    until: int
+
+
 @dataclass(frozen=True, slots=True)
 class StickyCandidate:
     """Candidate that competes for the units of its arm, in sticky mode."""
@@ -48,6 +63,10 @@ class StickyCandidate:
     """Hash of salt and name; each draw continues from a copy."""
     width: float
     cell: Bucket
+
+
+HashLine = tuple[tuple[int, ...], tuple[Bucket | tuple[StickyCandidate, ...], ...]]
+"""Sections of [0, 2^53): the end of each, and its bucket or the candidates of its arm."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -62,6 +81,7 @@ class PublishedPolicy:
     a tie: a unit moves only if its own candidate shrank or another one grew.
 
     A unit that is not in every slice of `enrolment`, or whose attributes do not meet `audience`, gets `not_enrolled`.
+    With `segments`, the attributes of a unit decide on its segment, and it is drawn from the buckets of this segment.
 
     >>> from pasto_sdk.policy import publish_policy
     >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
@@ -87,7 +107,10 @@ class PublishedPolicy:
     named: Mapping[str, Bucket]
     """Candidates by name, as an override serves them: arm "none", propensity 0."""
     cells: tuple[Bucket, ...]
-    """Buckets whose widths sum to BUCKET_TOTAL; those of one arm are neighbours."""
+    """Buckets whose widths sum to BUCKET_TOTAL; those of one arm are neighbours.
+
+    With segments, these are the buckets of the segment "other".
+    """
     valid_from: float
     """In seconds since 1970."""
     expires_after: float
@@ -98,18 +121,24 @@ class PublishedPolicy:
     """Slices of the units that take part; empty if all do."""
     audience: tuple[AudienceCondition, ...]
     """Conditions on the attributes of the units that take part; empty if there are none."""
+    segments: SegmentRule | None
+    """Rule by which attributes decide on a unit's segment; None without segments."""
+    cells_by_segment: Mapping[str, tuple[Bucket, ...]]
+    """Buckets by segment, "other" last; empty without segments."""
     not_enrolled: Bucket
     """Baseline for units that do not take part: arm "not_enrolled", width and propensity 0."""
     text: str
     """The document as published."""
     checksum: str
     """SHA-256 of the text, in hexadecimal."""
+    reads_attributes: bool = field(init=False)
+    """True if the bucket of a unit also depends on its attributes."""
     _start: Hash = field(init=False)
     """Hash of the salt; each draw continues from a copy."""
-    _cuts: tuple[int, ...] = field(init=False)
-    """End of each entry of `_entries`."""
-    _entries: tuple[Bucket | tuple[StickyCandidate, ...], ...] = field(init=False)
-    """Bucket, or candidates of an arm, of each section of [0, 2^53)."""
+    _line: HashLine = field(init=False)
+    """The hash line of `cells`."""
+    _lines: Mapping[str, HashLine] = field(init=False)
+    """The hash lines of `cells_by_segment`."""
     _slices: tuple[tuple[Hash, int, int], ...] = field(init=False)
     """Hash of the salt, start and end of each slice of `enrolment`."""
     is_partial: bool = field(init=False)
@@ -117,12 +146,18 @@ class PublishedPolicy:
 
     def __post_init__(self) -> None:
         start = sha256(self.salt.encode() + b"\0")
-        entries = self.cells if self.mode == "shuffled" else _arms(self.cells, start)
-        ends = accumulate(_width(entry) for entry in entries)
+        lines = {name: _hash_line(cells, self.mode, start) for name, cells in self.cells_by_segment.items()}
         slices = tuple((sha256(part.salt.encode() + b"\0"), part.start, part.until) for part in self.enrolment)
         is_partial = bool(self.enrolment or self.audience)
-        values = {"_start": start, "_cuts": tuple(ends), "_entries": entries, "_slices": slices}
-        for name, value in {**values, "is_partial": is_partial}.items():
+        values = {
+            "reads_attributes": bool(self.audience or self.segments),
+            "is_partial": is_partial,
+            "_start": start,
+            "_line": _hash_line(self.cells, self.mode, start),
+            "_lines": lines,
+            "_slices": slices,
+        }
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -156,15 +191,23 @@ class PublishedPolicy:
             signed=document.signed,
             enrolment=document.enrolment,
             audience=document.audience,
+            segments=document.segments,
+            cells_by_segment=document.cells_by_segment,
             not_enrolled=replace(baseline, arm="not_enrolled"),
             text=document.text,
             checksum=document.checksum,
         )
 
-    def draw(self, unit: str, attributes: Attributes = NO_ATTRIBUTES) -> Bucket:
+    @property
+    def bucket_count(self) -> int:
+        """Number of buckets, of all segments together."""
+        return sum(map(len, self.cells_by_segment.values())) or len(self.cells)
+
+    def draw(self, unit: str, attributes: Attributes = NO_ATTRIBUTES, segment: str | None = None) -> Bucket:
         """Return the bucket of a unit: always the same for the same unit and attributes.
 
-        A unit is a string of 1 to 256 characters. A unit that does not take part gets `not_enrolled`.
+        A unit is a string of 1 to 256 characters. A unit that does not take part gets `not_enrolled`. `segment` is a
+        segment of this policy that counts instead of the one that the attributes decide on.
         """
         try:
             encoded = unit.encode()
@@ -176,15 +219,22 @@ class PublishedPolicy:
             raise _unit_error(unit) from None
         if self.is_partial and not self._takes_part(encoded, attributes):
             return self.not_enrolled
-        entry = self._entries[bisect_right(self._cuts, _first_64_bits(hashed.digest())[0] >> _SPARE)]
+        if self.segments is None:
+            ends, entries = self._line
+        else:
+            ends, entries = self._lines[segment or self.segments.find_segment(attributes)]
+        entry = entries[bisect_right(ends, _first_64_bits(hashed.digest())[0] >> _SPARE)]
         return entry if isinstance(entry, Bucket) else _winner(entry, encoded)
 
-    def redraw(self, unit: str) -> Bucket:
-        """Return the bucket of a unit whose attributes met the audience when it was drawn.
+    def redraw(self, unit: str, segment: str | None = None) -> Bucket:
+        """Return the bucket of a unit whose attributes met the audience, and were of a segment, when it was drawn.
 
-        The service checks exposures in this way, because events have no attributes.
+        The service checks exposures in this way, because events have no attributes. InputError unless the segment is
+        one of the policy, or None for a policy without segments.
         """
-        return self.draw(unit, _OF_AUDIENCE)
+        if segment not in self.cells_by_segment and (segment is not None or self.segments is not None):
+            raise _segment_error(segment, self)
+        return self.draw(unit, _OF_AUDIENCE, segment)
 
     def draw_many(self, units: Iterable[str], attributes: Attributes = NO_ATTRIBUTES) -> list[Bucket]:
         """Return the bucket of each unit, in order; the attributes are those of all of them."""
@@ -212,7 +262,8 @@ class PublishedPolicy:
         return PublishedPolicy.from_text, (self.text, self.checksum)
 
     def __repr__(self) -> str:
-        served = f"{self.state}, {self.mode}, {len(self.cells)} buckets"
+        divided = f" in {len(self.cells_by_segment)} segments" if self.segments else ""
+        served = f"{self.state}, {self.mode}, {self.bucket_count} buckets{divided}"
         return f"<PublishedPolicy {self.study!r} version {self.version}: {served}>"
 
 
@@ -233,6 +284,11 @@ def _sticky_candidate(cell: Bucket, start: Hash) -> StickyCandidate:
 
 def _width(entry: Bucket | tuple[StickyCandidate, ...]) -> int:
     return entry.width if isinstance(entry, Bucket) else sum(candidate.cell.width for candidate in entry)
+
+
+def _hash_line(cells: tuple[Bucket, ...], mode: str, start: Hash) -> HashLine:
+    entries = cells if mode == "shuffled" else _arms(cells, start)
+    return tuple(accumulate(_width(entry) for entry in entries)), entries
 
 
 def _winner(candidates_of_arm: tuple[StickyCandidate, ...], unit: bytes) -> Bucket:
@@ -261,11 +317,25 @@ def _unit_error(unit: object) -> InputError:
     return InputError(f"the unit {unit!r} holds half a surrogate pair; decode it as UTF-8 first")
 
 
+def _segment_error(segment: str | None, policy: PublishedPolicy) -> InputError:
+    """Return the error for a segment that a policy does not have."""
+    if policy.segments is None:
+        return InputError(f"segment is {segment!r:.60}, and version {policy.version} has no segments; leave it out")
+    had = "missing" if segment is None else f"{segment!r:.60}"
+    names = ", ".join(policy.cells_by_segment)
+    cure = "send the segment of the decision"
+    return InputError(f"segment is {had}, and version {policy.version} has {names:.200}; {cure}")
+
+
 TOLERANCE = 1e-9
 """Largest distance of the sum of the shares from one."""
 
 _SCALE = 1074
 """Every float is an integer multiple of 2^−1074."""
+
+
+Share = tuple[str, int, float]
+"""Arm, candidate and share of traffic."""
 
 
 def publish_policy(
@@ -278,18 +348,21 @@ def publish_policy(
     salt: str,
     candidates: Candidates,
     baseline: int,
-    shares: Sequence[tuple[str, int, float]],
+    shares: Sequence[Share],
     valid_from: float,
     expires_after: float,
     signed: bool = False,
     enrolment: Sequence[EnrolmentSlice] = (),
     audience: Sequence[AudienceCondition] = (),
+    segments: SegmentRule | None = None,
+    segment_shares: Mapping[str, Sequence[Share]] = MappingProxyType({}),
 ) -> PublishedPolicy:
     """Publish shares of traffic, (arm, candidate, share) each, as an immutable policy.
 
     Shares sum to one; zero shares are left out, and any positive one is given at least one part of 2^53. The document
     holds the candidates that are served, and the baseline. With `signed`, it asks for signed exposures. `enrolment` and
-    `audience` name the units that take part; the shares are shares of those.
+    `audience` name the units that take part; the shares are shares of those. With `segments`, `segment_shares` has the
+    shares of each segment of the rule, and `shares` those of the segment "other".
 
     >>> policy = publish_policy(study="feed", version=3, round=3, state="deployed", mode="sticky", salt="feed",
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
@@ -298,20 +371,17 @@ def publish_policy(
     >>> [(cell.arm, cell.name, cell.propensity) for cell in policy.cells]
     [('control', 'a', 0.25), ('blend', 'a', 0.5), ('blend', 'b', 0.25)]
     """
-    for arm, candidate, share in shares:
-        _check(arm, candidate, share, candidates)
-    served = [(arm, candidate, share) for arm, candidate, share in shares if share > 0]
-    total = math.fsum(share for _, _, share in served)
-    if not abs(total - 1) <= TOLERANCE:
-        raise PolicyError(f"the shares must sum to one, and these {len(served)} sum to {total!r}; divide them by it")
+    if segments is None and segment_shares:
+        raise PolicyError("segment_shares need segments, the rule that decides on a unit's segment")
+    names = () if segments is None else segments.names
+    if set(names) != set(segment_shares):
+        raise PolicyError(f"segment_shares must have {', '.join(names)}, got {', '.join(map(str, segment_shares))}")
+    cells, *of_segments = (
+        _write_cells(part, candidates) for part in (shares, *(segment_shares[name] for name in names))
+    )
     if baseline not in candidates:
         raise PolicyError(f"baseline is {baseline!r}, which is not among the candidates")
-    until = 0
-    cells = []
-    for (arm, candidate, _), width in zip(served, bucket_widths([share for _, _, share in served]), strict=True):
-        until += width
-        cells.append({"arm": arm, "candidate": int(candidate), "until": until})
-    indexes = sorted({baseline, *(candidate for _, candidate, _ in served)})
+    indexes = sorted({baseline, *(cell["candidate"] for served in (cells, *of_segments) for cell in served)})
     document = {
         "format": FORMAT,
         "study": study,
@@ -330,6 +400,7 @@ def publish_policy(
         **({"signed": True} if signed else {}),
         **({"enrolment": [_slice_fields(part) for part in enrolment]} if enrolment else {}),
         **({"audience": [_condition_fields(condition) for condition in audience]} if audience else {}),
+        **({"segments": _segment_fields(segments, of_segments)} if segments else {}),
     }
     try:
         text = write_policy(document)
@@ -342,10 +413,41 @@ def _slice_fields(part: EnrolmentSlice) -> dict[str, object]:
     return {"kind": part.kind, "salt": part.salt, "from": part.start, "until": part.until}
 
 
+def _write_cells(shares: Sequence[Share], candidates: Candidates) -> list[WrittenCell]:
+    """Return shares of traffic as the cells of a document."""
+    for arm, candidate, share in shares:
+        _check(arm, candidate, share, candidates)
+    served = [(arm, candidate, share) for arm, candidate, share in shares if share > 0]
+    total = math.fsum(share for _, _, share in served)
+    if not abs(total - 1) <= TOLERANCE:
+        raise PolicyError(f"the shares must sum to one, and these {len(served)} sum to {total!r}; divide them by it")
+    ends = accumulate(bucket_widths([share for _, _, share in served]))
+    return [
+        {"arm": arm, "candidate": int(candidate), "until": until}
+        for (arm, candidate, _), until in zip(served, ends, strict=True)
+    ]
+
+
 def _condition_fields(condition: AudienceCondition) -> dict[str, object]:
-    """Return a condition as the document writes it; numbers have no fraction if they can be integers."""
-    values = [int(value) if type(value) is float and value.is_integer() else value for value in condition.values]
+    values = _plain_numbers(condition.values)
     return {"attribute": condition.attribute, "operator": condition.operator, "values": values}
+
+
+def _segment_fields(rule: SegmentRule, of_segments: Sequence[list[WrittenCell]]) -> dict[str, object]:
+    attributes = [
+        {
+            "attribute": part.attribute,
+            **({"cuts": _plain_numbers(part.cuts)} if part.cuts else {"values": _plain_numbers(part.values)}),
+        }
+        for part in rule.attributes
+    ]
+    cells = zip(rule.names, of_segments, strict=True)
+    return {"attributes": attributes, "distributions": [{"name": name, "cells": listed} for name, listed in cells]}
+
+
+def _plain_numbers(values: Iterable[float | str | bool]) -> list[float | str | bool]:
+    """Return values as the document writes them; numbers have no fraction if they can be integers."""
+    return [int(value) if type(value) is float and value.is_integer() else value for value in values]
 
 
 def bucket_widths(shares: Sequence[float], width_total: int = BUCKET_TOTAL) -> list[int]:

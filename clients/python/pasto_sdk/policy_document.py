@@ -11,7 +11,14 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, cast
 
-from pasto_sdk.enrolment import SLICE_KINDS, AudienceCondition, EnrolmentSlice
+from pasto_sdk.enrolment import (
+    OTHER_SEGMENT,
+    SLICE_KINDS,
+    AudienceCondition,
+    EnrolmentSlice,
+    SegmentAttribute,
+    SegmentRule,
+)
 from pasto_sdk.errors import PolicyError
 
 Value = float | int | str | bool
@@ -48,14 +55,13 @@ class Bucket:
     width: int
     """Out of BUCKET_TOTAL; 0 if it is not drawn."""
     propensity: float
-    """width / BUCKET_TOTAL, exact: the probability of this arm and candidate together."""
+    """width / BUCKET_TOTAL, exact: the probability of this arm and candidate together, in its segment."""
+    segment: str | None = None
+    """Segment whose units draw it; None if the policy has no segments, or if it is not drawn."""
 
 
 FORMAT = 2
 """Format of the documents that are written; format 1 is read too, and has other names of arms."""
-
-RESERVED_FIELDS = ("segments",)
-"""Fields of later features. A reader that cannot apply one rejects the document: units would be drawn wrongly."""
 
 _OWN_CHECKSUM = re.compile(rb',"sha256":"([0-9a-f]{64})"\}\Z')
 
@@ -76,11 +82,15 @@ class PolicyDocument:
     baseline: int
     candidates: Candidates
     cells: tuple[Bucket, ...]
+    """Buckets of all units; with segments, those of the segment "other"."""
     valid_from: float
     expires_after: float
     signed: bool
     enrolment: tuple[EnrolmentSlice, ...]
     audience: tuple[AudienceCondition, ...]
+    segments: SegmentRule | None
+    cells_by_segment: Mapping[str, tuple[Bucket, ...]]
+    """Buckets by segment, "other" last; empty without segments."""
     text: str
     checksum: str
 
@@ -107,11 +117,15 @@ def read_policy(text: str | bytes, checksum: str | None = None) -> PolicyDocumen
         raise PolicyError("sha256 must be the policy's last field, as published; pass the document on unchanged")
     arms = _arms(fields)
     candidates = _candidates(_list(fields, "candidates"))
-    cells = _cells(_list(fields, "cells"), candidates, arms)
     is_present = fields["format"] != 1
+    segments, by_segment = _segments(fields.get("segments") if is_present else None, candidates, arms)
+    cells = _cells(_list(fields, "cells"), candidates, arms, segment=OTHER_SEGMENT if segments else None)
+    if segments is not None:
+        by_segment[OTHER_SEGMENT] = cells
     enrolment = _enrolment(_optional_list(fields, "enrolment")) if is_present else ()
     audience = _audience(_optional_list(fields, "audience")) if is_present else ()
-    if (enrolment or audience) and any(cell.arm == "not_enrolled" for cell in cells):
+    drawn = (cell for served in (cells, *by_segment.values()) for cell in served)
+    if (enrolment or audience) and any(cell.arm == "not_enrolled" for cell in drawn):
         raise PolicyError("cells have the arm 'not_enrolled' next to enrolment or audience, which replace it")
     baseline = _whole(fields, "baseline")
     if baseline not in candidates:
@@ -133,6 +147,8 @@ def read_policy(text: str | bytes, checksum: str | None = None) -> PolicyDocumen
         signed=_flag(fields, "signed"),
         enrolment=enrolment,
         audience=audience,
+        segments=segments,
+        cells_by_segment=MappingProxyType(by_segment),
         text=decoded,
         checksum=found,
     )
@@ -191,9 +207,6 @@ def _arms(fields: dict[str, Any]) -> Mapping[str, str]:
     if format_ == 1:
         former = {arm: name for name, arm in RENAMED_ARMS.items()}
         return {former.get(arm, arm): arm for arm in ARMS}
-    for field in RESERVED_FIELDS:
-        if fields.get(field) is not None:
-            raise PolicyError(f"the policy has {field}, which this client cannot apply; upgrade pasto-sdk")
     return {arm: arm for arm in ARMS}
 
 
@@ -243,13 +256,19 @@ def _check_value(parameter: str, value: object, where: str) -> None:
         raise PolicyError(f"{where}[{parameter!r}] is {value!r}; a value is a finite number, a string or a bool")
 
 
-def _cells(listed: list[object], candidates: Candidates, arms: Mapping[str, str]) -> tuple[Bucket, ...]:
+def _cells(
+    listed: list[object],
+    candidates: Candidates,
+    arms: Mapping[str, str],
+    where_listed: str = "cells",
+    segment: str | None = None,
+) -> tuple[Bucket, ...]:
     cells: list[Bucket] = []
     last = 0
     pairs: set[tuple[str, int]] = set()
     left: set[str] = set()
     for place, item in enumerate(listed):
-        where = f"cells[{place}]"
+        where = f"{where_listed}[{place}]"
         fields = _mapping(item, where)
         arm = _word(fields, "arm", where)
         candidate = _whole(fields, "candidate", where)
@@ -271,9 +290,11 @@ def _cells(listed: list[object], candidates: Candidates, arms: Mapping[str, str]
         name, values = candidates[candidate]
         pairs.add((arm, candidate))
         last = until
-        cells.append(Bucket(arm, candidate, name, values, width, width / BUCKET_TOTAL))
+        cells.append(Bucket(arm, candidate, name, values, width, width / BUCKET_TOTAL, segment))
     if last != BUCKET_TOTAL:
-        raise PolicyError(f"the last cell ends at {last}; the cells must cover the line up to {BUCKET_TOTAL}")
+        raise PolicyError(
+            f"the last of {where_listed} ends at {last}; the cells must cover the line up to {BUCKET_TOTAL}"
+        )
     return tuple(cells)
 
 
@@ -305,6 +326,36 @@ def _audience(listed: list[object]) -> tuple[AudienceCondition, ...]:
     return tuple(conditions)
 
 
+def _segments(
+    given: object, candidates: Candidates, arms: Mapping[str, str]
+) -> tuple[SegmentRule | None, dict[str, tuple[Bucket, ...]]]:
+    """Return the rule of the segments, and the buckets of each except "other"."""
+    if given is None:
+        return None, {}
+    segments = _mapping(given, "segments")
+    attributes = []
+    for place, item in enumerate(_list(segments, "attributes", "segments")):
+        where = f"segments.attributes[{place}]"
+        fields = _mapping(item, where)
+        values, cuts = (
+            tuple(_plain_value(value, where) for value in _list(fields, field, where))
+            if fields.get(field) is not None
+            else ()
+            for field in ("values", "cuts")
+        )
+        attributes.append(SegmentAttribute(_word(fields, "attribute", where), values, cast(tuple[float, ...], cuts)))
+    names = []
+    cells_by_segment = {}
+    for place, item in enumerate(_list(segments, "distributions", "segments")):
+        where = f"segments.distributions[{place}]"
+        fields = _mapping(item, where)
+        name = _word(fields, "name", where)
+        listed = _list(fields, "cells", where)
+        cells_by_segment[name] = _cells(listed, candidates, arms, f"{where}.cells", name)
+        names.append(name)
+    return SegmentRule(tuple(attributes), tuple(names)), cells_by_segment
+
+
 def _plain_value(value: object, where: str) -> float | str | bool:
     """Return a value of a condition, with every number as a double."""
     if isinstance(value, bool):
@@ -333,10 +384,11 @@ def _mapping(value: object, where: str) -> dict[str, Any]:
     return value
 
 
-def _list(fields: dict[str, Any], field: str) -> list[object]:
-    value = _get(fields, field, field)
+def _list(fields: dict[str, Any], field: str, where: str = "") -> list[object]:
+    place = f"{where}.{field}" if where else field
+    value = _get(fields, field, place)
     if not isinstance(value, list):
-        raise PolicyError(f"{field} must be a JSON array, got {_shorten(value)}")
+        raise PolicyError(f"{place} must be a JSON array, got {_shorten(value)}")
     return value
 
 

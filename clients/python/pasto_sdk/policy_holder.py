@@ -65,7 +65,7 @@ class PolicyState:
     """Decisions of units that do not take part. They must not displace others, because most units may be among them."""
     contact: float = -math.inf
     """When the service last confirmed it, on the same clock."""
-    has_audience: bool = False
+    reads_attributes: bool = False
     """True if a unit's decision also depends on its attributes."""
 
 
@@ -126,7 +126,7 @@ class PolicyHolder:
         """Return an event as it is sent: exposures that count get a signature, if there is a key."""
         if not self.signing_key or event["type"] != "exposure" or "fallback" in event or "override" in event:
             return event
-        parts = {name: event[name] for name in ("version", "unit", "candidate")}
+        parts = {name: event[name] for name in ("version", "unit", "candidate", "segment") if name in event}
         return {**event, "signature": sign_exposure(self.signing_key, study=self.study, **parts)}
 
     def end(self) -> None:
@@ -155,5 +155,5 @@ class PolicyHolder:
             DecisionCache(self.size) if held is None else held.decisions,
             DecisionCache(self.size) if held is None else held.not_enrolled,
             contact,
-            bool(policy.audience),
+            policy.reads_attributes,
         )

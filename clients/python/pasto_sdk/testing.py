@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from pasto_sdk.errors import InputError
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.transport import Request, Response
 
@@ -117,7 +118,10 @@ class FakeService:
         if event["type"] == "exposure_counts" or not version or event.get("fallback") or event.get("override"):
             return None
         policy = self.policies[version]
-        cell = policy.redraw(event["unit"])
+        try:
+            cell = policy.redraw(event["unit"], event.get("segment"))
+        except InputError as error:
+            return str(error)
         if cell is policy.not_enrolled and event["type"] == "exposure":
             return f"unit is not enrolled in version {version}"
         drawn = cell.name

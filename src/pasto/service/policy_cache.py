@@ -260,9 +260,9 @@ class PolicyCache:
         with self._lock:
             if key not in self._past:
                 self._past[key] = policy
-                self._past_cells += len(policy.cells)
+                self._past_cells += policy.bucket_count
                 while self._past_cells > MAX_PAST_CELLS and len(self._past) > 1:
-                    self._past_cells -= len(self._past.popitem(last=False)[1].cells)
+                    self._past_cells -= self._past.popitem(last=False)[1].bucket_count
         return policy
 
     def take(self, row: StudyRow, policy: PublishedPolicy | None = None, study: Study | None = None) -> StudySnapshot:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from pasto.errors import OptionError
 from pasto.metrics.external_assignment import ARM_KEY, arm_draw
-from pasto_sdk.enrolment import MAX_ATTRIBUTE_NUMBER, AudienceCondition
+from pasto_sdk.enrolment import MAX_ATTRIBUTE_NUMBER, AudienceCondition, SegmentRule
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import BUCKET_TOTAL, Bucket
 
@@ -49,18 +49,21 @@ class AssignmentQuery:
     """The candidate's name."""
     takes_part: str | None = None
     """Condition over those columns that only units of the study meet; None if all take part."""
+    segment: str | None = None
+    """The segment's name, NULL for units that do not take part; None if the policy has no segments."""
 
     def query(self, table: str, also: str = "", *, named: bool = True) -> str:
         """Return SQL for the assignment of every row of a table with a column `unit`: unit, arm, candidate, name.
 
-        A unit that does not take part has the arm "not_enrolled" and the baseline. `also` is a further column of the
-        table. Without `named`, names are left out, and a database plans the rest in half the time. Each hash is
-        computed once: OFFSET keeps a database from merging the subquery.
+        A policy with segments adds the column segment. A unit that does not take part has the arm "not_enrolled" and
+        the baseline. `also` is a further column of the table. Without `named`, names are left out, and a database plans
+        the rest in half the time. Each hash is computed once: OFFSET keeps a database from merging the subquery.
         """
         hashes = ", ".join(f"{expression} AS {name}" for name, expression in self.hashes.items())
         along = f", {also}" if also else ""
         name = f", {self.name} AS name" if named else ""
-        selected = f"{self.arm} AS arm, {self.candidate} AS candidate{name}{along}"
+        segment = "" if self.segment is None else f", {self.segment} AS segment"
+        selected = f"{self.arm} AS arm, {self.candidate} AS candidate{name}{segment}{along}"
         return (
             f"SELECT unit, {selected} "  # noqa: S608 -- numbers, digits in hexadecimal, and the caller's own columns
             f"FROM (SELECT {self.unit} AS unit, {hashes}{along} FROM {table} OFFSET 0) AS hashed"
@@ -80,9 +83,9 @@ def assignment_query(
     `unit` is SQL, such as a column's quoted name, and must be text; numbers are hashed as the text that the SDK is
     given. Names are written in hexadecimal and made text again, so that any script passes any client.
 
-    `attributes` names the column of each attribute that the policy's audience reads; its type is text, number or
-    boolean, and NULL meets no condition. With `is_exposed`, all units have met the audience already, and no attributes
-    are read.
+    `attributes` names the column of each attribute that the policy's audience and segments read; its type is text,
+    number or boolean, and NULL meets no condition. With `is_exposed`, all units have met the audience already, and it
+    reads no attributes.
 
     >>> from pasto_sdk.policy import publish_policy
     >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
@@ -93,26 +96,26 @@ def assignment_query(
     """
     if dialect not in _DIGEST:
         raise OptionError(f"no SQL of {dialect!r} is known; there are {', '.join(_DIGEST)}")
-    cells, baseline = policy.cells, policy.not_enrolled
-    entries: list[list[int]] = [[place] for place in range(len(cells))]
-    if policy.mode == "sticky":
-        arms = groupby(enumerate(cells), lambda pair: pair[1].arm)
-        entries = [[place for place, _ in group] for _, group in arms]
-    cuts = list(accumulate(sum(cells[place].width for place in entry) for entry in entries))
+    baseline = policy.not_enrolled
     hashes = {"place": _hashed(dialect, unit, policy.salt)}
     tests = []
     for number, part in enumerate(policy.enrolment):
         hashes[f"enrolment{number}"] = _hashed(dialect, unit, part.salt)
         tests.append(f"enrolment{number} >= {part.start} AND enrolment{number} < {part.until}")
     for number, condition in enumerate(() if is_exposed else policy.audience):
-        hashes[f"attribute{number}"] = _column(attributes, condition)
+        hashes[f"attribute{number}"] = _column(attributes, condition.attribute, "audience")
         tests.append(audience_test(dialect, f"attribute{number}", condition))
     takes_part = " AND ".join(tests) or None
-    for place in (place for entry in entries if len(entry) > 1 for place in entry):
-        hashes[f"score{place}"] = _score(dialect, unit, policy.salt, cells[place])
+    if policy.segments is not None:
+        hashes["segment_number"] = _segment_number(dialect, policy.segments, attributes)
+    lines = [_divide(cells, policy.mode) for cells in policy.cells_by_segment.values() or [policy.cells]]
+    scores: dict[ScoreKey, str] = {}
+    for cell in (cell for _, entries in lines for entry in entries if len(entry) > 1 for cell in entry):
+        column = scores.setdefault(_score_key(cell), f"score{len(scores)}")
+        hashes[column] = _score(dialect, unit, policy.salt, cell)
 
     def written(value: Callable[[Bucket], str]) -> str:
-        drawn = _tree(cuts, [_leaf(entry, [value(cells[place]) for place in entry]) for entry in entries])
+        drawn = _choose([_tree(cuts, [_leaf(entry, value, scores) for entry in entries]) for cuts, entries in lines])
         return drawn if takes_part is None else f"CASE WHEN {takes_part} THEN {drawn} ELSE {value(baseline)} END"
 
     return AssignmentQuery(
@@ -122,7 +125,40 @@ def assignment_query(
         candidate=written(lambda cell: str(cell.candidate)),
         name=written(lambda cell: _text(dialect, cell.name)),
         takes_part=takes_part,
+        segment=None
+        if policy.segments is None
+        else written(lambda cell: "NULL" if cell.segment is None else _text(dialect, cell.segment)),
     )
+
+
+ScoreKey = tuple[str, int]
+"""Name and width of a candidate, on which its score depends."""
+
+
+def _score_key(cell: Bucket) -> ScoreKey:
+    return cell.name, cell.width
+
+
+def _divide(cells: Sequence[Bucket], mode: str) -> tuple[list[int], list[list[Bucket]]]:
+    """Return the sections of the hash line: the end of each, and its bucket or the competing buckets of its arm."""
+    entries = [[cell] for cell in cells]
+    if mode == "sticky":
+        entries = [list(group) for _, group in groupby(cells, lambda cell: cell.arm)]
+    return list(accumulate(sum(cell.width for cell in entry) for entry in entries)), entries
+
+
+def _segment_number(dialect: str, rule: SegmentRule, attributes: Mapping[str, str]) -> str:
+    """Return SQL for the place of a unit's segment in the rule; the number of segments for "other"."""
+    number = ""
+    for part in rule.attributes:
+        column = _column(attributes, part.attribute, "segments")
+        conditions = [AudienceCondition(part.attribute, "in", (value,)) for value in part.values]
+        conditions += [AudienceCondition(part.attribute, "<", (cut,)) for cut in part.cuts]
+        conditions += [AudienceCondition(part.attribute, ">=", part.cuts[-1:])] if part.cuts else []
+        tests = (f"WHEN {audience_test(dialect, column, test)} THEN {place}" for place, test in enumerate(conditions))
+        before = f"({number}) * {part.part_count} + " if number else ""
+        number = f"{before}CASE {' '.join(tests)} END"
+    return f"coalesce({number}, {len(rule.names)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +223,15 @@ def holdout_query(columns: HoldoutColumns, salt: str, until: int, dialect: str) 
     )
 
 
-def _column(attributes: Mapping[str, str], condition: AudienceCondition) -> str:
-    """Return the column of a condition's attribute; OptionError if none is named."""
-    if condition.attribute not in attributes:
+def _column(attributes: Mapping[str, str], attribute: str, reader: str) -> str:
+    """Return the column of an attribute; OptionError if none is named."""
+    if attribute not in attributes:
+        verb = "read" if reader == "segments" else "reads"
         raise OptionError(
-            f"the policy's audience reads the attribute {condition.attribute!r}, and no column of it is given; pass "
-            f"attributes={{{condition.attribute!r}: 'its column'}}"
+            f"the policy's {reader} {verb} the attribute {attribute!r}, and no column of it is given; pass "
+            f"attributes={{{attribute!r}: 'its column'}}"
         )
-    return attributes[condition.attribute]
+    return attributes[attribute]
 
 
 def audience_test(dialect: str, column: str, condition: AudienceCondition) -> str:
@@ -247,12 +284,23 @@ def _tree(cuts: Sequence[int], leaves: Sequence[str]) -> str:
     return f"CASE WHEN place < {cuts[middle - 1]} THEN {left} ELSE {right} END"
 
 
-def _leaf(entry: Sequence[int], values: Sequence[str]) -> str:
+def _choose(trees: Sequence[str]) -> str:
+    """Return the tree of a unit's segment; the last one is that of "other"."""
+    if len(set(trees)) == 1:
+        return trees[0]
+    *named, other = trees
+    cases = (f"WHEN {number} THEN {tree}" for number, tree in enumerate(named) if tree != other)
+    return f"CASE segment_number {' '.join(cases)} ELSE {other} END"
+
+
+def _leaf(entry: Sequence[Bucket], value: Callable[[Bucket], str], scores: Mapping[ScoreKey, str]) -> str:
     """Return the value of one bucket; of several candidates that of the smallest score."""
+    values = [value(cell) for cell in entry]
     if len(set(values)) == 1:
         return values[0]
-    least = f"least({', '.join(f'score{place}' for place in entry)})"
-    tests = (f"WHEN score{place} = {least} THEN {value}" for place, value in zip(entry, values, strict=True))
+    columns = [scores[_score_key(cell)] for cell in entry]
+    least = f"least({', '.join(columns)})"
+    tests = (f"WHEN {column} = {least} THEN {value}" for column, value in zip(columns, values, strict=True))
     return f"CASE {' '.join(tests)} END"
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from pasto.errors import InputError, LifecycleError, StoreError, UnknownStudyError
 from pasto.service.http.body import check_depth
-from pasto.service.http.policies import assignment_reason, list_buckets
+from pasto.service.http.policies import BucketKey, assignment_reason, bucket_key, list_buckets
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import JSON, HttpResponse, encode
 from pasto.service.http.schemas import FlagRequest
@@ -52,7 +52,7 @@ async def evaluate_flag(call: HttpRequest) -> HttpResponse:
     elif call.settings.ofrep_exposures != "none":
         call.context.exposures.add(policy, unit, bucket, call.key_prefix)
     call.context.metrics.count_decisions(name, "ofrep")
-    return HttpResponse(200, flags[bucket.arm, bucket.candidate])
+    return HttpResponse(200, flags[bucket_key(bucket)])
 
 
 async def evaluate_flags(call: HttpRequest) -> HttpResponse:
@@ -73,6 +73,8 @@ async def evaluate_flags(call: HttpRequest) -> HttpResponse:
         digest.update(policy.checksum.encode())
         if bucket is policy.not_enrolled:
             digest.update(b"not_enrolled")
+        elif bucket.segment is not None:
+            digest.update(b"%d:%b" % (len(bucket.segment), bucket.segment.encode()))
     etag = f'"{digest.hexdigest()[:32]}"'
     if call.settings.ofrep_exposures == "all":
         for policy, bucket in zip(policies, cells, strict=True):
@@ -81,7 +83,7 @@ async def evaluate_flags(call: HttpRequest) -> HttpResponse:
     if etag in (call.header(b"if-none-match") or ""):
         return HttpResponse(304, b"", ((b"etag", etag.encode()),))
     flags = [
-        flags[bucket.arm, bucket.candidate]
+        flags[bucket_key(bucket)]
         for policy, bucket in zip(policies, cells, strict=True)
         for flags in _flag_bodies(call, policy).values()
     ]
@@ -158,7 +160,7 @@ def _draw_bucket(policy: PublishedPolicy, unit: str, attributes: Attributes) -> 
         raise FlagContextError("INVALID_CONTEXT", f"the targetingKey is not a valid unit: {error}") from None
 
 
-FlagBodies = dict[str, dict[tuple[str, int], bytes]]
+FlagBodies = dict[str, dict[BucketKey, bytes]]
 _bodies_cache: dict[str, tuple[PublishedPolicy, FlagBodies]] = {}
 
 
@@ -171,9 +173,7 @@ def _flag_bodies(call: HttpRequest, policy: PublishedPolicy) -> FlagBodies:
     return cached[1]
 
 
-def _encode_flags(
-    policy: PublishedPolicy, floats: frozenset[str]
-) -> Iterator[tuple[str, dict[tuple[str, int], bytes]]]:
+def _encode_flags(policy: PublishedPolicy, floats: frozenset[str]) -> Iterator[tuple[str, dict[BucketKey, bytes]]]:
     buckets = list_buckets(policy)
     values = {bucket.candidate: _with_stable_types(bucket.values, floats) for bucket in buckets}
     for parameter in ("", *policy.baseline.values):
@@ -181,7 +181,7 @@ def _encode_flags(
         yield (
             parameter,
             {
-                (bucket.arm, bucket.candidate): encode(
+                bucket_key(bucket): encode(
                     {
                         "key": key,
                         "value": values[bucket.candidate][parameter] if parameter else values[bucket.candidate],
@@ -194,6 +194,7 @@ def _encode_flags(
                             "round": policy.round,
                             "version": policy.version,
                             "arm": bucket.arm,
+                            **({} if bucket.segment is None else {"segment": bucket.segment}),
                         },
                     }
                 )

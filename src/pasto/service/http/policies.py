@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -81,7 +82,7 @@ async def assign(call: HttpRequest) -> HttpResponse:
         drawn = list(zip(units, current.draw_many(units, attributes), strict=True))
         context.metrics.count_not_enrolled(name, "assign", sum(bucket is outside for _, bucket in drawn))
         call.service.expose_all(name, current, drawn, key=call.key_prefix)
-        return [b'{"unit":%b,%b}' % (encode(unit), parts[bucket.arm, bucket.candidate]) for unit, bucket in drawn]
+        return [b'{"unit":%b,%b}' % (encode(unit), parts[bucket_key(bucket)]) for unit, bucket in drawn]
 
     assignments = await call.run(work) if len(units) > MAX_INLINE_UNITS else work()
     context.metrics.count_decisions(name, "assign", len(units))
@@ -94,14 +95,14 @@ def decide_unit(context: Context, name: str, current: PublishedPolicy, body: Ass
     A unit that does not take part gets the baseline, and has no exposure.
     """
     unit = "" if body.unit is msgspec.UNSET else body.unit  # the callers have checked that there is one
-    bucket = current.draw(unit, _read_attributes(body)) if current.is_partial else current.draw(unit)
+    bucket = current.draw(unit, _read_attributes(body))
     if bucket is current.not_enrolled:
         context.metrics.count_not_enrolled(name, "assign")
     else:
         context.exposures.add(current, unit, bucket, key)
     context.metrics.count_decisions(name, "assign")
     head, parts = _response_parts(current)
-    return b"%b%b,%b}" % (head, encode(unit), parts[bucket.arm, bucket.candidate])
+    return b"%b%b,%b}" % (head, encode(unit), parts[bucket_key(bucket)])
 
 
 def _read_attributes(body: AssignRequest) -> Attributes:
@@ -115,13 +116,26 @@ def assignment_reason(policy: PublishedPolicy, bucket: Bucket) -> Literal["SPLIT
 
 def list_buckets(policy: PublishedPolicy) -> tuple[Bucket, ...]:
     """Return all buckets that a unit may get: those of the policy, and the baseline for units that do not take part."""
-    return (*policy.cells, policy.not_enrolled) if policy.is_partial else policy.cells
+    buckets = tuple(chain.from_iterable(policy.cells_by_segment.values())) or policy.cells
+    return (*buckets, policy.not_enrolled) if policy.is_partial else buckets
+
+
+BucketKey = tuple[str | None, str, int]
+"""Segment, arm and candidate, which identify a bucket of a policy."""
+
+
+def bucket_key(bucket: Bucket) -> BucketKey:
+    """Return what identifies a bucket among those of its policy."""
+    return bucket.segment, bucket.arm, bucket.candidate
 
 
 def describe_bucket(policy: PublishedPolicy, bucket: Bucket) -> DrawnCandidate:
     """Return the fields of an assignment that depend on its bucket."""
     reason = assignment_reason(policy, bucket)
-    return DrawnCandidate(bucket.name, bucket.candidate, dict(bucket.values), bucket.propensity, bucket.arm, reason)
+    segment = msgspec.UNSET if bucket.segment is None else bucket.segment
+    return DrawnCandidate(
+        bucket.name, bucket.candidate, dict(bucket.values), bucket.propensity, bucket.arm, reason, segment
+    )
 
 
 async def _signing_key(call: HttpRequest, policy: PublishedPolicy) -> Headers:
@@ -132,7 +146,7 @@ async def _signing_key(call: HttpRequest, policy: PublishedPolicy) -> Headers:
     return ((SIGNING_KEY, key.encode()), (b"cache-control", b"no-store"))
 
 
-ResponseParts = tuple[bytes, dict[tuple[str, int], bytes]]
+ResponseParts = tuple[bytes, dict[BucketKey, bytes]]
 _parts_cache: dict[str, tuple[PublishedPolicy, ResponseParts]] = {}
 
 
@@ -141,10 +155,7 @@ def _response_parts(policy: PublishedPolicy) -> ResponseParts:
     cached = _parts_cache.get(policy.study)
     if cached is None or cached[0] is not policy:
         head = b'{"study":%b,"version":%d,"round":%d,"unit":' % (encode(policy.study), policy.version, policy.round)
-        parts = {
-            (bucket.arm, bucket.candidate): encode(describe_bucket(policy, bucket))[1:-1]
-            for bucket in list_buckets(policy)
-        }
+        parts = {bucket_key(bucket): encode(describe_bucket(policy, bucket))[1:-1] for bucket in list_buckets(policy)}
         cached = _parts_cache[policy.study] = (policy, (head, parts))
     return cached[1]
 

@@ -166,9 +166,10 @@ class EmptyBody(RequestBody):
 
 
 ATTRIBUTES = (
-    "Attributes of the unit, or of all units, that the study's audience reads: texts, numbers and booleans. One that "
-    "is missing, or has another type, meets no condition."
+    "Attributes of the unit, or of all units, that the study's audience and segments read: texts, numbers and "
+    "booleans. One that is missing, or has another type, meets no condition."
 )
+SEGMENT = "Segment of the unit, if the policy has segments and the unit takes part."
 
 
 class AssignRequest(RequestBody):
@@ -222,15 +223,16 @@ class DrawnCandidate(Struct, frozen=True):
     propensity: float
     arm: str
     reason: Literal["SPLIT", "DEFAULT"]
+    segment: Annotated[str | UnsetType, Meta(description=SEGMENT)] = UNSET
 
 
-class UnitAssignment(DrawnCandidate, frozen=True):
+class UnitAssignment(DrawnCandidate, frozen=True, kw_only=True):
     """Candidate of a unit, with its propensity."""
 
     unit: str
 
 
-class Assignment(UnitAssignment, frozen=True):
+class Assignment(UnitAssignment, frozen=True, kw_only=True):
     """Candidate of a unit, with the policy it was drawn from."""
 
     study: str
