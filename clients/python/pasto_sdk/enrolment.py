@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -166,6 +166,15 @@ class SegmentRule:
             return f"have the name {repeated!r} twice; each is used once, and {OTHER_SEGMENT!r} has the other units"
         long = next((name for name in self.names if len(name) > MAX_SEGMENT_CHARACTERS), None)
         return long and f"have a name of {len(long)} characters; {MAX_SEGMENT_CHARACTERS} are the most"
+
+
+def plain_numbers(values: Iterable[float | str | bool]) -> list[float | str | bool]:
+    """Return values as documents write them: numbers have no fraction if they can be integers.
+
+    >>> plain_numbers([7.0, 7.5, "7.0", True])
+    [7, 7.5, '7.0', True]
+    """
+    return [int(value) if type(value) is float and value.is_integer() else value for value in values]
 
 
 def is_in_audience(audience: Sequence[AudienceCondition], attributes: Attributes) -> bool:

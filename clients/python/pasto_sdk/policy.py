@@ -20,6 +20,7 @@ from pasto_sdk.enrolment import (
     EnrolmentSlice,
     SegmentRule,
     is_in_audience,
+    plain_numbers,
 )
 from pasto_sdk.errors import InputError, PolicyError
 from pasto_sdk.policy_document import (
@@ -429,7 +430,7 @@ def _write_cells(shares: Sequence[Share], candidates: Candidates) -> list[Writte
 
 
 def _condition_fields(condition: AudienceCondition) -> dict[str, object]:
-    values = _plain_numbers(condition.values)
+    values = plain_numbers(condition.values)
     return {"attribute": condition.attribute, "operator": condition.operator, "values": values}
 
 
@@ -437,17 +438,12 @@ def _segment_fields(rule: SegmentRule, of_segments: Sequence[list[WrittenCell]])
     attributes = [
         {
             "attribute": part.attribute,
-            **({"cuts": _plain_numbers(part.cuts)} if part.cuts else {"values": _plain_numbers(part.values)}),
+            **({"cuts": plain_numbers(part.cuts)} if part.cuts else {"values": plain_numbers(part.values)}),
         }
         for part in rule.attributes
     ]
     cells = zip(rule.names, of_segments, strict=True)
     return {"attributes": attributes, "distributions": [{"name": name, "cells": listed} for name, listed in cells]}
-
-
-def _plain_numbers(values: Iterable[float | str | bool]) -> list[float | str | bool]:
-    """Return values as the document writes them; numbers have no fraction if they can be integers."""
-    return [int(value) if type(value) is float and value.is_integer() else value for value in values]
 
 
 def bucket_widths(shares: Sequence[float], width_total: int = BUCKET_TOTAL) -> list[int]:

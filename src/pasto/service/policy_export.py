@@ -16,7 +16,7 @@ from pasto.errors import LifecycleError, OptionError
 from pasto.service.policy_builder import freeze_blend
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.study_state import identity_of
-from pasto_sdk.enrolment import AudienceCondition, EnrolmentSlice
+from pasto_sdk.enrolment import AudienceCondition, EnrolmentSlice, plain_numbers
 from pasto_sdk.policy import PublishedPolicy, bucket_widths
 from pasto_sdk.policy_document import BUCKET_TOTAL, Value
 
@@ -163,7 +163,7 @@ def to_flagd(exported: PolicyExport, attribute: str | None = None) -> dict[str, 
 
 
 def _flagd_condition(condition: AudienceCondition) -> dict[str, Any]:
-    value, wanted = {"var": condition.attribute}, _plain_values(condition)
+    value, wanted = {"var": condition.attribute}, plain_numbers(condition.values)
     if condition.operator == "in":
         return {"in": [value, wanted]}
     # A missing attribute would compare as 0.
@@ -182,11 +182,6 @@ def _slice_ends(part: EnrolmentSlice, total: int) -> tuple[int, int]:
     """Return the ends of a slice in parts of a total; it has at least one part."""
     start = min(round(part.start * total / BUCKET_TOTAL), total - 1)
     return start, max(round(part.until * total / BUCKET_TOTAL), start + 1)
-
-
-def _plain_values(condition: AudienceCondition) -> list[Value]:
-    """Return the values of a condition; numbers have no fraction if they can be integers."""
-    return [int(value) if type(value) is float and value.is_integer() else value for value in condition.values]
 
 
 def to_growthbook(exported: PolicyExport, attribute: str | None = None) -> dict[str, Any]:
@@ -240,9 +235,11 @@ def _growthbook_guards(exported: PolicyExport, attribute: str) -> dict[str, Any]
     if exported.audience:
         guards["condition"] = {
             "$and": [
-                {condition.attribute: {"$in": _plain_values(condition)}}
+                {condition.attribute: {"$in": plain_numbers(condition.values)}}
                 if condition.operator == "in"
-                else {condition.attribute: {_GROWTHBOOK_OPERATORS[condition.operator]: _plain_values(condition)[0]}}
+                else {
+                    condition.attribute: {_GROWTHBOOK_OPERATORS[condition.operator]: plain_numbers(condition.values)[0]}
+                }
                 for condition in exported.audience
             ]
         }
@@ -291,7 +288,7 @@ def _slice_fields(part: EnrolmentSlice) -> dict[str, Any]:
 
 
 def _condition_fields(part: AudienceCondition) -> dict[str, Any]:
-    return {"attribute": part.attribute, "operator": part.operator, "values": _plain_values(part)}
+    return {"attribute": part.attribute, "operator": part.operator, "values": plain_numbers(part.values)}
 
 
 def _kind(value: Value) -> type:

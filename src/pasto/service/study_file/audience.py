@@ -9,7 +9,7 @@ from typing import Any
 
 from pasto.document_validation import MAX_TEXT_CHARACTERS, FieldKind, ProblemList, show_value
 from pasto.service.study_file.spec import plain
-from pasto_sdk.enrolment import COMPARISONS, MAX_ATTRIBUTE_NUMBER, AudienceCondition
+from pasto_sdk.enrolment import COMPARISONS, MAX_ATTRIBUTE_NUMBER, AudienceCondition, plain_numbers
 
 MAX_ATTRIBUTES = 32
 MAX_VALUES = 1_000
@@ -62,7 +62,7 @@ def write_audience(audience: Sequence[AudienceCondition]) -> dict[str, Any]:
             before = document.get(condition.attribute)
             document[condition.attribute] = comparison if before is None else f"{before}, {comparison}"
             continue
-        values = [int(value) if type(value) is float and value.is_integer() else value for value in condition.values]
+        values = plain_numbers(condition.values)
         is_plain = len(values) == 1 and not (isinstance(values[0], str) and values[0].lstrip()[:1] in ("<", ">", "="))
         document[condition.attribute] = values[0] if is_plain else values
     return document

@@ -28,6 +28,7 @@ REASONS = {
     "learner": "has its own form for what it learned; " + ANOTHER,
     "source": "is where the rounds so far were measured; " + ANOTHER,
     "exposures": "decides which events of the rounds so far counted; " + ANOTHER,
+    "segments": "divide what every round so far measured; " + ANOTHER,
     "history": "is what the study started from; " + ANOTHER,
     "ranges": "decide which candidates the study has found so far; " + ANOTHER,
     "layer": "decides which units the study and its neighbours have; only its share can change; " + ANOTHER,

@@ -21,6 +21,7 @@ from pasto.service.study_file.checks import check_times, find_warnings
 from pasto.service.study_file.goals import goal_document, rail_document, read_goals
 from pasto.service.study_file.history import read_history
 from pasto.service.study_file.schema import FIELDS, learner_settings
+from pasto.service.study_file.segments import check_segments, write_segments
 from pasto.service.study_file.sources import check_attributes, read_source
 from pasto.service.study_file.spec import LAYER_PARTS, LayerSpec, RoundsSpec, StudySpec, TeamSource, TrafficSpec
 from pasto.space import Candidates, Space
@@ -63,8 +64,14 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
         problems.add("rounds.exposures", "cannot be counted in tables of your own; end rounds by time, with every")
     exposures = _read_exposures(problems, fields.get("exposures", {}), source)
     layer = _read_layer(problems, fields["layer"], exposures) if "layer" in fields else None
+    segments = fields.get("segments")
+    if not stored and isinstance(document, Mapping) and "segments" in document:
+        problems.add("segments", "cannot be learned yet: a study has one blend for all units; leave segments out")
+    if segments is not None:
+        count = len(candidates.candidates) if candidates and isinstance(candidates.candidates, Candidates) else None
+        check_segments(problems, segments, count, source, is_external=exposures.get("assigned_by") == "external")
     if source is not None:
-        check_attributes(problems, fields.get("audience", ()), source)
+        check_attributes(problems, fields.get("audience", ()), segments, source)
     check_times(problems, metrics, rounds.maturity, source)
     retired = fields.get("retired", ())
     if candidates is not None and retired:
@@ -102,6 +109,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
         retired=retired,
         layer=layer,
         audience=fields.get("audience", ()),
+        segments=segments,
     )
     spec = replace(spec, document=_write_document(spec, candidates.document, learner))
     _check_study(spec)
@@ -139,6 +147,8 @@ def _write_document(spec: StudySpec, candidates: dict[str, Any], learner: Learne
     }
     if spec.audience:
         document["audience"] = write_audience(spec.audience)
+    if spec.segments is not None:
+        document["segments"] = write_segments(spec.segments)
     if spec.source is not None:
         document["source"] = spec.source.document()
     if spec.signed or spec.is_external:

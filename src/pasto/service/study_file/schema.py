@@ -26,6 +26,7 @@ from pasto.metrics.parsing import MAX_METRICS
 from pasto.optimize.learners import LEARNERS
 from pasto.service.study_file.amounts import LEVEL, LOSS, RAMP, ROUNDS, share_kind
 from pasto.service.study_file.audience import AUDIENCE
+from pasto.service.study_file.segments import MAX_SEGMENTS, SEGMENTS
 
 MAX_CANDIDATES = 10_000
 MAX_PARAMETERS = 64
@@ -354,6 +355,16 @@ FIELDS = FieldTable(
             "Attributes of the units that take part: a value, a list of values, or comparisons with a number. A unit "
             "without the attribute is outside",
             '{country: [de, at], tenure_days: ">= 7, < 30", employee: false}',
+        ),
+        Field(
+            "segments",
+            SEGMENTS,
+            "—",
+            "Groups of units by attributes, each with a blend of its own: `attribute` with `values`, or with rising "
+            "`cuts` of a number; several attributes in a list are crossed. `{tenure_days: [7, 30]}` is short for cuts, "
+            "and a list of texts for values. All other units are the segment `other`. Up to "
+            f"{MAX_SEGMENTS} segments with it. No service learns by segment yet, so a file with segments is refused",
+            "{attribute: activity, values: [new, casual, regular, heavy]}",
         ),
         Field("rounds", _section("rounds"), "{every: 1h}", "End of a round, and time to learning", "{every: 1h}"),
         Field("rounds.every", duration_kind(low=MIN_ROUND_SECONDS), "1h", "Length of a round", "30min"),

@@ -9,7 +9,7 @@ from pasto.document_validation import ProblemList, nearest_name, show_value
 from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
 from pasto.service.study_file.schema import FIELDS, MAX_TABLES
 from pasto.service.study_file.spec import TeamSource
-from pasto_sdk.enrolment import AudienceCondition
+from pasto_sdk.enrolment import AudienceCondition, SegmentRule
 
 
 def read_source(problems: ProblemList, given: object) -> TeamSource | None:
@@ -42,14 +42,18 @@ def read_source(problems: ProblemList, given: object) -> TeamSource | None:
     return TeamSource(fields["from"], TeamTables(ExposureTable(**exposures), complete))
 
 
-def check_attributes(problems: ProblemList, audience: Sequence[AudienceCondition], source: TeamSource) -> None:
-    """Note columns of attributes that the audience does not read."""
-    known = dict.fromkeys(condition.attribute for condition in audience)
+def check_attributes(
+    problems: ProblemList, audience: Sequence[AudienceCondition], segments: SegmentRule | None, source: TeamSource
+) -> None:
+    """Note columns of attributes that neither the audience nor the segments read."""
+    read = [condition.attribute for condition in audience]
+    read += [] if segments is None else [part.attribute for part in segments.attributes]
+    known = dict.fromkeys(read)
     for attribute in source.tables.exposures.attributes:
         if attribute not in known:
             problems.add(
                 "source.exposures.attributes",
-                f"names {attribute!r}, which the audience does not read; {nearest_name(attribute, known)}",
+                f"names {attribute!r}, which neither audience nor segments read; {nearest_name(attribute, known)}",
             )
 
 

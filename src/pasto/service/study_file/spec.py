@@ -21,7 +21,7 @@ from pasto.study import Study
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 from pasto.study.history_table import History
 from pasto.study.pending_rounds import count_remembered_policies
-from pasto_sdk.enrolment import AudienceCondition
+from pasto_sdk.enrolment import AudienceCondition, SegmentRule
 from pasto_sdk.policy_document import Value
 
 
@@ -227,6 +227,8 @@ class StudySpec:
     """Names of candidates that a running study serves no longer."""
     audience: tuple[AudienceCondition, ...] = ()
     """Conditions on the attributes of the units that take part."""
+    segments: SegmentRule | None = None
+    """Rule that divides the units into groups with a blend of their own; None without segments."""
     layer: LayerSpec | None = None
     """Layer whose studies share no unit; None if the study is in none."""
 
