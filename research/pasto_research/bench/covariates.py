@@ -18,6 +18,7 @@ from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_research.bench.covariate_mutants import CentredOnAllRounds, CentredOnRound, MutantThompson
 from pasto_research.bench.covariate_worlds import DRIFTING, FAMILIES, FEW_CANDIDATES, CovariateWorld, Side, steady
+from pasto_research.bench.guardrail_counts import count_guardrails
 
 SIDES: tuple[Side, Side] = ("at least", "at most")
 SHARES = (0.0, 0.4, 0.6)
@@ -75,12 +76,12 @@ def run_study(world: CovariateWorld, side: Side, learner: str, seed: int, marks:
         shares, certificate = np.array(blend.probabilities), blend.certificate
         assert certificate is not None  # noqa: S101 -- this learner always gives one
         slack = form.slack(instance.means @ shares)
-        binding = np.array([chance < CONFIDENCE + 1e-3 for chance in certificate.holds.values()])
+        binding, holds = count_guardrails(certificate, slack)
         checkpoints.append(
             Checkpoint(
                 gain=float(goals @ shares - charges @ np.maximum(0.0, -slack)) - single,
-                binding=int(binding.sum()) if certificate.certified else 0,
-                holds=int((binding & (slack >= -1e-12)).sum()) if certificate.certified else 0,
+                binding=binding,
+                holds=holds,
                 certified=certificate.certified,
                 understated=bool(certificate.understated_errors),
             )

@@ -18,6 +18,7 @@ from pasto.sim.random_streams import stream
 from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_research.bench.certificate_worlds import WORLDS, Side
 from pasto_research.bench.certificates import CONFIDENCE, SIDES
+from pasto_research.bench.guardrail_counts import count_guardrails, format_share_held
 from pasto_research.bench.learner_courses import Judge
 from pasto_research.bench.worlds import Maker, correlated, uniform
 
@@ -32,7 +33,7 @@ STATED_ERROR = 0.1
 RESAMPLES = 400
 EARLY_MARKS = (10, 20, 40)
 """Rounds after which r is reported."""
-INSTANCES, QUICK_INSTANCES = 40, 2
+QUICK_INSTANCES = 2
 STUDIES, QUICK_STUDIES = 40, 2
 FIRST_SEED = 900_000
 """Of worlds and studies; the warm start was built on others."""
@@ -44,16 +45,17 @@ LOOKS = (3, 10)
 
 @dataclass(frozen=True, slots=True)
 class HistoryFamily:
-    """Family of worlds, and the number of rounds after which a cold start has reached the level."""
+    """Family of worlds, the number of rounds after which a cold start has reached the level, and of its worlds."""
 
     name: str
     make: Maker
     rounds: int
+    instances: int = 40
 
 
 FAMILIES = (
     HistoryFamily("B, σ = 0.5", uniform(0.5), 160),
-    HistoryFamily("B, σ = 1", uniform(1.0), 400),
+    HistoryFamily("B, σ = 1", uniform(1.0), 400, instances=20),
     HistoryFamily("correlated, σ = 0.5", correlated(0.5), 160),
     HistoryFamily("five guardrails, σ = 0.5", uniform(0.5, guardrails=5), 40),
 )
@@ -186,16 +188,19 @@ def _rising(values: FloatArray) -> FloatArray:
 
 
 def measure_rounds(
-    families: Sequence[int], instances: int, seed: int, processes: int, progress: Progress | None
+    families: Sequence[int], instances: int | None, seed: int, processes: int, progress: Progress | None
 ) -> BenchmarkReport:
-    """Return the rounds to the level with each history, compared with a cold start on the same worlds and noise."""
+    """Return the rounds to the level with each history, compared with a cold start on the same worlds and noise.
+
+    Without a number of instances, each family has its own.
+    """
     rows: list[dict[str, Any]] = []
     for family in families:
         marks = checkpoints(FAMILIES[family].rounds)
         tasks = [
             HistoryTask(family, correlation, instance, seed, marks)
             for correlation in HISTORIES
-            for instance in range(instances)
+            for instance in range(instances or FAMILIES[family].instances)
         ]
         courses = []
         for done, course in enumerate(_map(run_instance, tasks, processes), start=1):
@@ -204,9 +209,9 @@ def measure_rounds(
                 progress(FAMILIES[family].name, done, len(tasks))
         rows += summarize_rounds(FAMILIES[family].name, courses, marks)
     note = (
-        f"{instances} worlds of each family with the same noise for every history, {PARALLEL} draws a round. r is 0 at "
-        "the best single candidate and 1 at the best blend, a ratio of means. Its curve is smoothed to one that does "
-        "not fall. The interval (68 %) is from resampled worlds."
+        f"The worlds and their noise are the same for every history, {PARALLEL} draws a round. r is 0 at the best "
+        "single candidate and 1 at the best blend, a ratio of means, with its standard error over worlds. Its curve is "
+        "smoothed to one that does not fall. The interval (68 %) is from resampled worlds."
     )
     return BenchmarkReport(f"Rounds to r ≥ {LEVEL:g} with a history", tuple(rows), note)
 
@@ -221,14 +226,19 @@ def summarize_rounds(name: str, courses: Sequence[HistoryCourse], marks: Sequenc
     drawn = np.array([[rounds_to(each[pick], gaps[pick], marks) for pick in picks] for each in gains])
     for place, correlation in enumerate(HISTORIES):
         curve = gains[place].sum(axis=0) / gaps.sum()
+        errors = np.sqrt(np.square(gains[place] - np.outer(gaps, curve)).sum(axis=0)) / gaps.sum()
         needed, cold = (rounds_to(each, gaps, marks) for each in (gains[place], gains[0]))
         with np.errstate(invalid="ignore"):
             ratios = np.nan_to_num(drawn[place] / drawn[0], nan=1.0, posinf=99.0)
         low, high = np.quantile(ratios, [0.16, 0.84])
         yield {
             "worlds": name,
+            "instances": instances,
             "history": "cold start" if correlation is None else f"correlation {correlation:g}",
-            **{f"r at {mark}": round(float(curve[marks.index(mark)]), 2) for mark in EARLY_MARKS},
+            **{
+                f"r at {mark}": f"{curve[marks.index(mark)]:.2f} ± {errors[marks.index(mark)]:.2f}"
+                for mark in EARLY_MARKS
+            },
             f"rounds to r ≥ {LEVEL:g}": round(needed) if np.isfinite(needed) else f"> {marks[-1]}",
             "of the cold start": "" if place == 0 else _ratio(needed, cold),
             "interval": "" if place == 0 else f"{low:.2f} to {high:.2f}",
@@ -269,12 +279,7 @@ def run_study(task: CertificateTask) -> list[tuple[int, int]] | None:
         instance.run_round(study, number, rng)
         if number + 1 in LOOKS:
             blend = study.blend(deploy_rounds=None)
-            certificate = blend.certificate
-            assert certificate is not None  # noqa: S101 -- this learner always gives one
-            holds = instance.slack(np.array(blend.probabilities)) >= -1e-12
-            binding = np.array([chance < CONFIDENCE + 1e-3 for chance in certificate.holds.values()])
-            binding &= certificate.certified
-            looks.append((int(binding.sum()), int((binding & holds).sum())))
+            looks.append(count_guardrails(blend.certificate, instance.slack(np.array(blend.probabilities))))
     return looks
 
 
@@ -323,12 +328,8 @@ def _certificate_row(
         for looks in runs:
             for number, study in enumerate(looks):
                 counts[number % studies] += (0, 0) if study is None else study[place]
-        binding, holds = counts.T
-        total = float(binding.sum())
-        share = float(holds.sum()) / total if total else float("nan")
-        error = float(np.sqrt(np.square(holds - share * binding).sum())) / total if total else float("nan")
-        row[f"binding after {look} rounds"] = int(total)
-        row[f"hold after {look}, %"] = f"{100 * share:.1f} ± {100 * error:.1f}" if total else "–"
+        row[f"binding after {look} rounds"] = int(counts[:, 0].sum())
+        row[f"hold after {look}"] = format_share_held(counts)
     return row
 
 
@@ -343,7 +344,7 @@ def _map(function: Callable[[Any], Any], tasks: Sequence[Any], processes: int) -
 
 def measure(
     *,
-    instances: int = INSTANCES,
+    instances: int | None = None,
     studies: int = STUDIES,
     families: Sequence[int] = range(len(FAMILIES)),
     worlds: Sequence[int] = range(len(CERTIFICATE_WORLDS)),

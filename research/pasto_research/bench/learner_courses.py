@@ -31,11 +31,14 @@ class LearnerCourse:
     """Of one ask and tell."""
     holds: FloatArray | None = None
     """(instances, checkpoints): 1 if every hard guardrail truly holds under the answer; None if not recorded."""
+    guardrail_counts: FloatArray | None = None
+    """(instances, 2): binding guardrails and those that truly hold, over all checkpoints; None if not recorded."""
 
     @classmethod
     def join(cls, runs: Sequence[LearnerCourse]) -> LearnerCourse:
         """Return the course of one learner over the instances of several."""
         holds = [run.holds for run in runs if run.holds is not None]
+        counts = [run.guardrail_counts for run in runs if run.guardrail_counts is not None]
         return cls(
             runs[0].player,
             runs[0].marks,
@@ -44,6 +47,7 @@ class LearnerCourse:
             float(np.mean([run.loss for run in runs])),
             float(np.median([run.seconds for run in runs])),
             np.concatenate(holds) if holds else None,
+            np.concatenate(counts) if counts else None,
         )
 
     @property

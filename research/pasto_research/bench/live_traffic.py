@@ -12,6 +12,7 @@ import numpy as np
 from pasto.report.figures import COLOURS, REFERENCE, draw_curve, label_axes, new_figure
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import BenchmarkReport
+from pasto_research.bench.guardrail_counts import count_guardrails, format_share_held
 from pasto_research.bench.learner_courses import LearnerCourse
 from pasto_research.bench.live_traffic_learners import LIVE_LEARNERS
 from pasto_research.bench.live_traffic_worlds import LIVE_TRAFFIC, LiveTraffic
@@ -83,7 +84,7 @@ def _run(task: Task) -> LearnerCourse:
     rng, judge, learner = np.random.default_rng([seed, run, 2]), world.judge(), LIVE_LEARNERS[name](family, run)
     base = judge.value(world.whole_traffic(np.zeros(len(family.candidates))) / family.control_share)
     marks = tuple(mark for mark in CHECKPOINTS if mark <= days)
-    gains, holds, loss, seconds = [], [], 0.0, 0.0
+    gains, holds, counts, loss, seconds = [], [], [], 0.0, 0.0
     for day in range(marks[-1]):
         began = process_time()
         shares = learner.propose()
@@ -97,9 +98,16 @@ def _run(task: Task) -> LearnerCourse:
             answer = learner.answer()
             gains.append(judge.value(answer) - base)
             holds.append(float(judge.holds(answer)))
-    gap = judge.best - base
+            counts.append(count_guardrails(learner.certificate, judge.form.slack(world.means @ answer)))
     return LearnerCourse(
-        name, marks, np.array([gains]), np.array([gap]), loss / marks[-1], seconds / marks[-1], np.array([holds])
+        name,
+        marks,
+        gains=np.array([gains]),
+        gaps=np.array([judge.best - base]),
+        loss=loss / marks[-1],
+        seconds=seconds / marks[-1],
+        holds=np.array([holds]),
+        guardrail_counts=np.array([counts]).sum(axis=1),
     )
 
 
@@ -125,8 +133,10 @@ def measure_live_traffic(
         f"{LIVE_TRAFFIC[0].control_share:.0%} control, one close a day. A gain is that of the answer over the "
         "baseline, as a part of the exact best blend's, with its standard error. Days are the first checkpoint from "
         "which it stays at the level. A missed guardrail is charged at twice its true price; held is the part of "
-        "answers under which it truly holds. Lost while learning is what the traffic of a day had less than the best "
-        "blend would, control included, as a part of the possible gain."
+        "answers under which it truly holds. Binding guardrails are those of certified answers, at all checkpoints, "
+        "that are stated with the learner's confidence and no more; errors are over worlds. Lost while learning is "
+        "what the traffic of a day had less than the best blend would, control included, as a part of the possible "
+        "gain."
     )
     return BenchmarkReport(
         "Days until a learner's answer has most of the possible gain, on live traffic",
@@ -137,8 +147,8 @@ def measure_live_traffic(
 
 
 def _row(family: LiveTraffic, course: LearnerCourse) -> dict[str, Any]:
-    held = course.holds
-    assert held is not None  # noqa: S101 -- `_run` records it
+    held, counts = course.holds, course.guardrail_counts
+    assert held is not None and counts is not None  # noqa: S101, PT018 -- `_run` records them
     return {
         "world": family.name,
         "learner": course.player,
@@ -150,6 +160,8 @@ def _row(family: LiveTraffic, course: LearnerCourse) -> dict[str, Any]:
             for mark in TABLE_CHECKPOINTS
         },
         "held at the end": f"{held[:, -1].mean():.0%}",
+        "binding": int(counts[:, 0].sum()) or None,
+        "binding that hold": format_share_held(counts),
         "lost while learning": round(course.loss / float(course.gaps.mean()), 2),
         "CPU ms a day": round(1e3 * course.seconds, 1),
     }

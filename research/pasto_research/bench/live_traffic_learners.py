@@ -15,6 +15,7 @@ from scipy.special import ndtr
 
 import pasto
 from pasto.arrays import FloatArray
+from pasto.blend import Certificate
 from pasto.observation import Observation
 from pasto.optimize import solve_exact
 from pasto.optimize.learners import Thompson
@@ -23,6 +24,9 @@ from pasto_research.bench.live_traffic_worlds import LiveTraffic
 
 class LiveLearner(Protocol):
     """A learner that is asked once a day."""
+
+    certificate: Certificate | None
+    """Of the last answer, if it has one."""
 
     def propose(self) -> FloatArray:
         """Return the shares of the candidates in the next day, control aside."""
@@ -50,6 +54,7 @@ class StudyLearner:
             control_share=family.control_share,
             confidence=confidence,
         )
+        self.certificate: Certificate | None = None
 
     def propose(self) -> FloatArray:
         """Return the study's policy."""
@@ -61,7 +66,9 @@ class StudyLearner:
 
     def answer(self) -> FloatArray:
         """Return the study's blend."""
-        return np.array(self.study.blend().probabilities)
+        blend = self.study.blend(deploy_rounds=None)
+        self.certificate = blend.certificate
+        return np.array(blend.probabilities)
 
 
 LEVEL_STEPS = 10
@@ -70,6 +77,8 @@ LEVEL_STEPS = 10
 
 class LiftTally:
     """Sums of every day, from which lifts over the baseline are estimated."""
+
+    certificate: Certificate | None = None
 
     def __init__(self, family: LiveTraffic, seed: int) -> None:
         self.family, self.rng = family, np.random.default_rng(seed)

@@ -21,6 +21,7 @@ from pasto.planning.recommendations import CHANCE
 from pasto.planning.study_plan import HALF, MOST, first_day
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
+from pasto_research.bench.guardrail_counts import count_guardrails, format_share_held
 from pasto_research.bench.plan_worlds import PlanWorld, draw_world
 
 FIRST_WORLD = 4_000
@@ -48,6 +49,8 @@ class StudyCourse:
     """(days,)."""
     holds: NDArray[np.bool_]
     """(days, guardrails): whether a blend like the answer, without the baseline and as good as it, is certified."""
+    guardrail_counts: tuple[int, int]
+    """Binding hard guardrails of the certified answers, and those that truly hold, over all days."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +114,7 @@ def run_study(world: PlanWorld, control: float, days: Sequence[int], seed: int) 
     effects = world.draw_effects(rng)
     means = np.array([metric.mean for metric in world.metrics])[:, None] * (1.0 + effects / 100.0)
     study = world.study(seed, control)
-    gains, certified, holds = [], [], []
+    gains, certified, holds, counts = [], [], [], []
     for day in range(1, max(days) + 1):
         world.run_round(study, means, control, round(world.units), rng)
         if day in days:
@@ -121,7 +124,11 @@ def run_study(world: PlanWorld, control: float, days: Sequence[int], seed: int) 
             gains.append(world.value(effects, shares))
             certified.append(blend.certificate.certified)
             holds.append(_holds(world, study, effects, shares))
-    return StudyCourse(world.best_value(effects), np.array(gains), np.array(certified), np.array(holds))
+            counts.append((0, 0) if world.soft else count_guardrails(blend.certificate, world.slack(effects, shares)))
+    binding, holding = np.sum(counts, axis=0).tolist()
+    return StudyCourse(
+        world.best_value(effects), np.array(gains), np.array(certified), np.array(holds), (binding, holding)
+    )
 
 
 def _holds(world: PlanWorld, study: pasto.Study, effects: FloatArray, shares: FloatArray) -> list[bool]:
@@ -213,8 +220,27 @@ def summarize(checks: Sequence[PlanCheck], studies: int) -> BenchmarkReport:
                 note="Days, except in the last row. Pairs in which both are the first day, or both later than all "
                 f"days, are left out. In {float(worlds):.0%} of the worlds, all days lie from {BAND[0]} to {BAND[1]}.",
             ),
+            BenchmarkReport(
+                "Certified guardrails that hold, in studies that follow their plan",
+                tuple(_guardrail_rows(checks)),
+                note=f"Stated: {CONFIDENCE:.0%} and no more, at all days that were compared; errors are over studies.",
+            ),
         ),
     )
+
+
+def _guardrail_rows(checks: Sequence[PlanCheck]) -> Iterator[dict[str, Any]]:
+    """Return a row for each shape of effects, and one for all worlds."""
+    shapes = dict.fromkeys(check.world.effects for check in checks)
+    for label in (*shapes, "all") if len(shapes) > 1 else ("all",):
+        chosen = [check for check in checks if label in ("all", check.world.effects)]
+        counts = np.array([course.guardrail_counts for check in chosen for course in check.courses], dtype=float)
+        yield {
+            "effects": label,
+            "worlds": len(chosen),
+            "binding": int(counts[:, 0].sum()),
+            "hold": format_share_held(counts),
+        }
 
 
 def _ratio_rows(checks: Sequence[PlanCheck]) -> Iterator[dict[str, Any]]:

@@ -197,6 +197,10 @@ class PlanWorld:
         program = self._program(effects)
         return float(program.value(solve_linear(program).probabilities))
 
+    def slack(self, effects: FloatArray, shares: FloatArray) -> FloatArray:
+        """Return the true slack of each guardrail in percent of the baseline, (guardrails,)."""
+        return np.asarray(effects[1:] @ shares - np.array(self.limits))
+
     def _program(self, effects: FloatArray) -> Program:
         penalties = np.full(len(self.limits), 2.0 if self.soft else np.inf)
         return Program(effects[0], effects[1:] - np.array(self.limits)[:, None], penalties)

@@ -13,6 +13,7 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
+from pasto_research.bench.guardrail_counts import count_guardrails
 from pasto_research.bench.stopping_worlds import STOPPING_WORLDS, StoppingWorld
 
 FIRST_SEED = 920_000
@@ -61,9 +62,7 @@ def run_study(world: StoppingWorld, seed: int) -> StoppedStudy:
             if outlook.decision == "stop" or number == world.rounds:
                 stop, certified, is_stopped = number, certificate.certified, outlook.decision == "stop"
                 slack = judge.form.slack(judge.truth @ np.array(blend.probabilities))
-                chances = np.array([certificate.holds[name] for name in judge.form.names])
-                bound = judge.form.hard & (chances < certificate.confidence + 1e-3) & certified
-                binding, held = int(bound.sum()), int((bound & (slack >= -1e-12)).sum())
+                binding, held = count_guardrails(certificate, slack, hard=judge.form.hard)
                 marks = set(np.geomspace(number, world.rounds, LATER_ANSWERS).round().astype(int).tolist())
         elif number in marks:
             blend = study.blend(deploy_rounds=None)

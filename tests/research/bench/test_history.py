@@ -32,8 +32,9 @@ def test_a_row_compares_a_history_with_a_cold_start() -> None:
     slow, fast = (history.HistoryCourse(tuple(min(1.0, mark / end) for mark in marks), 1.0) for end in (40, 20))
     rows = list(history.summarize_rounds("B", [slow] * 2 + [fast] * 8, marks))
     assert [row["rounds to r ≥ 0.75"] for row in rows] == [30, 15, 15, 15, 15]
+    assert {row["instances"] for row in rows} == {2}
     assert (rows[1]["of the cold start"], rows[1]["interval"]) == ("0.50", "0.50 to 0.50")
-    assert [row["r at 10"] for row in rows[:2]] == [0.25, 0.5]
+    assert [row["r at 10"] for row in rows[:2]] == ["0.25 ± 0.00", "0.50 ± 0.00"]
 
 
 def test_an_instance_and_a_study_run() -> None:
@@ -52,4 +53,4 @@ def test_certificates_of_all_worlds_count_seeds() -> None:
     rows = history.summarize_certificates(runs, 2).rows
     assert [row["world"] for row in rows[2:]] == ["all"]
     assert (rows[2]["binding after 3 rounds"], rows[2]["binding after 10 rounds"]) == (12, 12)
-    assert rows[0]["hold after 3, %"] == rows[2]["hold after 3, %"] == "83.3 ± 15.7"
+    assert rows[0]["hold after 3"] == rows[2]["hold after 3"] == "83.3 ± 15.7 %"

@@ -102,6 +102,19 @@ def test_every_learner_races_in_the_same_worlds() -> None:
         assert course.holds.shape == (2, 3)
 
 
+def test_certified_guardrails_are_compared_with_the_truth() -> None:
+    ours, even = race_live_traffic(
+        CLICKS, instances=2, days=6, seed=9, players=["posterior blend", "even A/B/n test, best blend"]
+    )
+    assert ours.guardrail_counts is not None
+    assert even.guardrail_counts is not None
+    assert not even.guardrail_counts.any()  # it has no certificate
+    binding, holds = ours.guardrail_counts.T
+    assert binding.sum() > 0
+    assert (holds <= binding).all()
+    assert (binding <= len(ours.marks)).all()  # one guardrail
+
+
 def test_two_processes_run_the_same_race_on_live_traffic() -> None:
     small = replace(REVENUE, users=5_000)
     player = ["even A/B/n test, best blend"]

@@ -54,6 +54,28 @@ def test_a_plan_is_compared_with_studies() -> None:
     assert next(iter(ratios)) == "certificate, every hard guardrail"
     assert sum(row["number"] for row in ratios.values()) == len(check.ratios) + 1
     assert ratios["gain at the last day"]["median"] == round(check.gain_ratio, 2)
+    (guardrails,) = report.tables[2].rows
+    assert guardrails["effects"] == "all"
+    assert guardrails["binding"] == sum(course.guardrail_counts[0] for course in check.courses)
+
+
+def test_certified_guardrails_of_planned_studies_are_compared_with_the_truth() -> None:
+    check = check_world(9_004, 1)
+    course = check.courses[0]
+    assert 0 <= course.guardrail_counts[1] <= course.guardrail_counts[0]
+    good, bad = replace(course, guardrail_counts=(3, 3)), replace(course, guardrail_counts=(1, 0))
+    line = replace(check.world, effects="line" if check.world.effects != "line" else "sparse")
+    checks = [replace(check, courses=(good,)), replace(check, world=line, courses=(good, bad))]
+    rows = summarize(checks, 1).tables[2].rows
+    assert [row["binding"] for row in rows] == [3, 4, 7]
+    assert [row["hold"] for row in rows][:2] == ["3 of 3", "75.0 ± 26.5 %"]
+
+
+def test_a_world_knows_the_true_slack_of_its_guardrails() -> None:
+    world = PlanWorld("", 2, 1e5, (UnitMetric("bell", 1.0),) * 2, (-2.0,), (2.0, 3.0))
+    effects = np.array([[0.0, 5.0], [0.0, -3.0]])
+    assert world.slack(effects, np.array([0.5, 0.5])) == pytest.approx([0.5])
+    assert world.slack(effects, np.array([0.0, 1.0])) == pytest.approx([-1.0])
 
 
 def test_ratios_compare_days_within_the_simulated_ones() -> None:
