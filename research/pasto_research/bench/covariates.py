@@ -256,12 +256,18 @@ def _certificate_row(
     for learner in LEARNERS:
         courses = [run[learner, each] for run in runs for each in sides if (learner, each) in run]
         share, error, binding = share_held(courses) if courses else (float("nan"), float("nan"), 0)
-        row[learner] = f"{100 * share:.1f} ± {100 * error:.1f} %" if binding else None
+        row[learner] = _describe_share(share, error, binding)
     adjusted = [run["adjusted", each] for run in runs for each in sides]
     row["binding"] = int(sum(each.numbers("binding").sum() for each in adjusted))
     row["certified"] = f"{np.mean([each.numbers('certified').mean() for each in adjusted]):.0%}"
     row["errors questioned"] = f"{np.mean([each.numbers('understated').mean() for each in adjusted]):.0%}"
     return row
+
+
+def _describe_share(share: float, error: float, binding: int) -> str | None:
+    if share == 1.0:  # a standard error of zero would claim too much
+        return f"{binding} of {binding}"
+    return f"{100 * share:.1f} ± {100 * error:.1f} %" if binding else None
 
 
 def summarize(

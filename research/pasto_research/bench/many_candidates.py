@@ -21,6 +21,7 @@ from pasto.optimize.learners import Thompson
 from pasto.sim import Progress
 from pasto.space import Candidates
 from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
+from pasto_research.bench.guardrail_counts import format_share_held
 from pasto_research.bench.learner_courses import Judge
 
 CHECKPOINTS = (3, 6, 12)
@@ -282,8 +283,6 @@ def _summarize(runs: Sequence[ManyCandidatesRun]) -> dict[str, Any]:
     errors = regrets.std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else np.full(len(CHECKPOINTS), np.nan)
     bound = np.array([run.binding.sum() for run in runs])
     held = np.array([(run.binding & run.holds).sum() for run in runs])
-    share = held.sum() / max(bound.sum(), 1)
-    share_error = np.sqrt(np.square(held - share * bound).sum()) / max(bound.sum(), 1)
     return {
         **{
             f"regret at {mark}": f"{regret:.3f} ± {error:.3f}"
@@ -291,7 +290,7 @@ def _summarize(runs: Sequence[ManyCandidatesRun]) -> dict[str, Any]:
         },
         "certified": f"{np.mean([run.certified for run in runs]):.0%}",
         "binding": int(bound.sum()),
-        "hold": f"{100 * share:.1f} ± {100 * share_error:.1f} %" if bound.any() else None,
+        "hold": format_share_held(np.stack([bound, held], axis=1)),
         "CPU s a close": round(float(np.median([run.seconds for run in runs])), 2),
     }
 

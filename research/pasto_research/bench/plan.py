@@ -162,29 +162,56 @@ def compared_days(plan: StudyPlan) -> list[int]:
     return days
 
 
+def plan_world(seed: int) -> StudyPlan:
+    """Plan the world of a seed."""
+    return make_plan(draw_world(seed).outline(), days=PLANNED_DAYS)
+
+
+StudyTask = tuple[int, float, list[int], int]
+"""Seed of a world, control share, days that are compared, and seed of the study."""
+
+
+def study_tasks(seed: int, plan: StudyPlan, studies: int) -> list[StudyTask]:
+    """Return the studies that follow the plan of one world."""
+    days = compared_days(plan)
+    return [(seed, plan.control.share, days, 1_000 * seed + number) for number in range(studies)]
+
+
+def _run_task(task: StudyTask) -> StudyCourse:
+    seed, control, days, study_seed = task
+    return run_study(draw_world(seed), control, days, study_seed)
+
+
 def check_world(seed: int, studies: int) -> PlanCheck:
     """Plan a world, and run studies in it as planned."""
-    world = draw_world(seed)
-    plan = make_plan(world.outline(), days=PLANNED_DAYS)
-    days = compared_days(plan)
-    courses = tuple(run_study(world, plan.control.share, days, 1_000 * seed + number) for number in range(studies))
-    return PlanCheck(world, plan, np.array(days, dtype=float), courses)
+    plan = plan_world(seed)
+    return join_check(seed, plan, [_run_task(task) for task in study_tasks(seed, plan, studies)])
+
+
+def join_check(seed: int, plan: StudyPlan, courses: Sequence[StudyCourse]) -> PlanCheck:
+    """Return the check of a world from the courses of its studies."""
+    return PlanCheck(draw_world(seed), plan, np.array(compared_days(plan), dtype=float), tuple(courses))
 
 
 def measure(*, worlds: int, studies: int, progress: Progress | None = None) -> BenchmarkReport:
     """Return a row for each world, and how many of its ratios lie within the band."""
     seeds = range(FIRST_WORLD, FIRST_WORLD + worlds)
-    checks = []
+    plans, courses = [], []
     with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
-        for done, check in enumerate(pool.map(_check, [(seed, studies) for seed in seeds]), start=1):
-            checks.append(check)
+        for done, plan in enumerate(pool.map(plan_world, seeds), start=1):
+            plans.append(plan)
             if progress is not None:
-                progress("worlds", done, worlds)
+                progress("plans", done, worlds)
+        tasks = [task for seed, plan in zip(seeds, plans, strict=True) for task in study_tasks(seed, plan, studies)]
+        for done, course in enumerate(pool.map(_run_task, tasks), start=1):
+            courses.append(course)
+            if progress is not None:
+                progress("studies", done, len(tasks))
+    checks = [
+        join_check(seed, plan, courses[place * studies : (place + 1) * studies])
+        for place, (seed, plan) in enumerate(zip(seeds, plans, strict=True))
+    ]
     return summarize(checks, studies)
-
-
-def _check(job: tuple[int, int]) -> PlanCheck:
-    return check_world(*job)
 
 
 def summarize(checks: Sequence[PlanCheck], studies: int) -> BenchmarkReport:
