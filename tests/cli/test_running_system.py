@@ -176,20 +176,48 @@ def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any
     assert [line["action"] for line in log] == ["create", "start", "archive", "rename"]
 
 
+AUDIENCE = 'audience: {country: [de, at], tenure_days: ">= 7"}\n'
+
+
 def test_the_enrolment_and_the_audience_are_printed(run: Any, work_folder: Path) -> None:
-    text = EXAMPLE.replace("explore: 100%", "explore: 25%") + 'audience: {country: [de, at], tenure_days: ">= 7"}\n'
+    text = EXAMPLE.replace("explore: 100%", "explore: 25%") + AUDIENCE
     (work_folder / "feed.yaml").write_text(text)
     assert run("study", "create", "feed.yaml", "--start").exit_code == 0
     printed = " ".join(run("study", "show", "feed").stdout.split())
     assert "take part 25% of all units" in printed
     assert 'audience country: ["de", "at"]; tenure_days: ">= 7"' in printed
+    assert run("study", "ramp", "feed").stdout == "feed: its file has no ramp\n"
+
+
+def test_the_layer_the_ramp_and_the_holdout_of_a_study_are_printed(run: Any, work_folder: Path) -> None:
+    text = EXAMPLE.replace("explore: 100%", "ramp: [5%, 100%]") + "layer: {name: home, share: 40%}\n" + AUDIENCE
+    for name in ("feed", "search"):
+        (work_folder / "feed.yaml").write_text(text.replace("name: feed", f"name: {name}"))
+        assert run("study", "create", "feed.yaml").exit_code == 0
+    assert run("holdout", "set", "5%").exit_code == 0
+    assert "take part" not in run("study", "show", "search").stdout, "a draft serves no policy"
+    run("study", "start", "search")
+    printed = " ".join(run("study", "show", "search").stdout.split())
+    assert "layer home, 40%: from 40% to 80%" in printed
+    assert "ramp step 1 of 2, 5%, 3 more rounds until 100%" in printed
+    assert (
+        "take part 1.9% of all units: 95% outside the holdout × 40% of the layer × 5% of the traffic audience"
+        in printed
+    )
+    overview = json.loads(run("study", "show", "search", "--json").stdout)
+    assert overview["ramp"] == {"step": 1, "shares": [0.05, 1.0], "rounds_left": 3, "is_held": False}
+    assert overview["document"]["layer"] == {"name": "home", "share": 0.4, "start": 0.4}
+    assert overview["document"]["audience"] == {"country": ["de", "at"], "tenure_days": ">= 7"}
+    assert overview["policy"]["enrolled"] == pytest.approx(0.019)
+    assert [part["kind"] for part in overview["policy"]["enrolment"]] == ["holdout", "layer", "ramp"]
+    assert [part["share"] for part in overview["policy"]["enrolment"]] == pytest.approx([0.95, 0.4, 0.05])
 
 
 def test_a_ramp_is_moved(run: Any, work_folder: Path) -> None:
     ramp = "ramp: [5%, 25%, 100%]\n  advance_after: 2 rounds"
     (work_folder / "feed.yaml").write_text(EXAMPLE.replace("explore: 100%", ramp))
     assert run("study", "create", "feed.yaml").exit_code == 0
-    assert "no ramp moves while it is draft" in run("study", "ramp", "feed").stdout
+    assert run("study", "ramp", "feed").stdout == "feed: the ramp does not move while the study is draft\n"
     run("study", "start", "feed")
     assert run("study", "ramp", "feed").stdout == "feed: step 1 of 3, 5%, 2 more rounds until 25%\n"
     assert "step 2 of 3, 25%, 2 more rounds until 100%" in run("study", "ramp", "feed", "--to", "next").stdout
@@ -211,12 +239,15 @@ def test_a_running_study_is_edited(run: Any, work_folder: Path) -> None:
     assert "guardrails.like_rate.at_least: -2% → -1%" in edited.stdout
     assert "in effect since round 2, policy 2" in edited.stdout
     added = run("study", "candidate", "add", "feed", "like_weight=3", "share_weight=1", "--name", "bold")
-    assert "candidates.bold: added" in added.stdout
+    assert "candidates.bold: added, like_weight=3,share_weight=1" in added.stdout
     name = "like_weight=2,share_weight=0"
     assert f"candidates.{name}: retired" in run("study", "candidate", "retire", "feed", name).stdout
     assert f"candidates.{name}: served again" in run("study", "candidate", "restore", "feed", name).stdout
     printed = run("study", "show", "feed").stdout
     assert "after round 1: traffic.explore: 100% → 25%; guardrails.like_rate.at_least: -2% → -1%" in printed
+    audited = run("study", "audit", "feed").stdout
+    assert "edit: traffic.explore: 100% → 25%; guardrails.like_rate.at_least: -2% → -1%" in audited
+    assert f"edit: candidates.{name}: served again" in audited
     present = json.loads(run("study", "show", "feed", "--json").stdout)["document"]
     (work_folder / "feed.json").write_text(json.dumps({**present, "owner": "feed team"}))
     planned = run("study", "edit", "feed", "-f", work_folder / "feed.json", "--dry-run")
@@ -228,15 +259,61 @@ def test_a_running_study_is_edited(run: Any, work_folder: Path) -> None:
     same = run("study", "edit", "feed", "-f", work_folder / "feed.json", "--yes")
     assert same.stdout == "feed: the study file is as it should be; nothing to change\n"
     assert "feed team" in run("study", "show", "feed").stdout
-    for wrong, message in (
-        (("--set", "unit=session"), "assigned by and averaged over"),
-        (("--set", "traffic.explore"), "FIELD=VALUE"),
-        ((), "give either a study file with -f or fields with --set"),
-    ):
-        refused = run("study", "edit", "feed", *wrong)
-        assert refused.exit_code == 2
-        assert message in refused.stderr
     assert run("study", "replay", "feed").exit_code == 0
+
+
+WRONG_EDITS = {
+    "a field that is fixed": ("unit=session", "assigned by and averaged over"),
+    "no value": ("traffic.explore", "FIELD=VALUE"),
+    "an unknown field": ("traffic.explor=25%", "traffic.explor is not a field here; did you mean 'explore'?"),
+    "an unknown section": ("trafic.explore=25%", "did you mean 'traffic'?"),
+    "a share above 1": ("traffic.explore=125%", "must be a share above 0 to 1, such as '10%' or 0.1, got '125%'"),
+    "a percentage as a number": ("traffic.explore=25", "got 25; for 25 percent write '25%'"),
+    "a text for a share": ("traffic.control=some", "must be a share from 0 to below 1, such as '10%'"),
+    "a number for a text": ("owner=7", "owner must be text, got 7; put it in quotes"),
+    "a ramp that falls": (
+        "traffic.ramp=[50%, 5%]",
+        "must increase from step to step, got ['50%', '5%']; put",
+    ),
+    "a ramp that stays": ("traffic.ramp=[5%, 5%]", "must increase from step to step"),
+    "a ramp of one step": ("traffic.ramp=[5%]", "must be a list of 2 to 20 shares, such as [1%, 5%, 25%, 100%]"),
+    "a ramp above 1": ("traffic.ramp=[5%, 500%]", "traffic.ramp[1] must be a share above 0 to 1"),
+    "a list without an end": ("traffic.ramp=[5%, 50%", "traffic.ramp begins like a list or a mapping, and is neither"),
+    "no guardrail": ("guardrails.like.at_least=-1%", "names no guardrail: 'like'; did you mean 'like_rate'?"),
+    "no field of a guardrail": ("guardrails.like_rate.at_leas=-1%", "guardrails.like_rate.at_leas is not a field here"),
+    "a whole guardrail": ("guardrails.like_rate=-1%", "set one field of it, such as guardrails.like_rate.stop_at"),
+    "an audience of several types": ("audience.country=[de, 1]", "must have values of one type"),
+    "a duration without a unit": ("rounds.every=soon", "must be a duration from 1s to 366d, such as '90s'"),
+}
+
+
+def test_a_wrong_edit_is_refused_with_the_fix_and_changes_nothing(run: Any, feed: Path) -> None:
+    def read() -> Any:
+        overview = json.loads(run("study", "show", "feed", "--json").stdout)
+        return {**overview, "round_age_seconds": 0}, run("study", "audit", "feed").stdout
+
+    before = read()
+    for about, (field, message) in WRONG_EDITS.items():
+        refused = run("study", "edit", "feed", "--set", field)
+        assert refused.exit_code == 2, about
+        assert message in refused.stderr, about
+    for words, message in (
+        (("edit", "feed"), "give either a study file with -f or fields with --set"),
+        (
+            ("candidate", "add", "feed", "like_weight=3"),
+            "for each parameter (like_weight, share_weight), got like_weight",
+        ),
+        (("candidate", "add", "feed", "like_weight=1", "share_weight=1"), "has the values of the candidate"),
+        (
+            ("candidate", "retire", "feed", "like_weight=7"),
+            "has 'like_weight=7', which is not a candidate; there are",
+        ),
+        (("candidate", "retire", "feed", "like_weight=1,share_weight=1"), "which is the baseline"),
+    ):
+        refused = run("study", *words)
+        assert refused.exit_code == 2, words
+        assert message in refused.stderr, words
+    assert read() == before
 
 
 HISTORY = {

@@ -405,6 +405,10 @@ def test_layers_the_holdout_and_other_studies_are_on_the_pages(browser: Any, lea
         assert "feed: from the next policy on" in page
         assert '<a href="/studies/search">search</a></td><td>learning</td><td class="number">40.00%' in page
         assert '<td class="muted">free</td><td></td><td class="number">60.00%' in page
+    assert "Layer</dt>" not in browser.get("/studies/feed/head").text
+    head = browser.get("/studies/search/head").text
+    assert "<dt>Layer</dt><dd>home, 40%: from 0% to 40%</dd>" in head
+    assert "<dt>Take part</dt><dd>40% of all units</dd>" in head
     answer = browser.get("/studies/feed/answer").text
     assert "Other studies on the same units" in answer
     assert "<td>search</td><td>learning</td><td>40.0%</td>" in answer

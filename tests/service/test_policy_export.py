@@ -125,6 +125,16 @@ def test_units_that_take_no_part_are_left_out_in_each_format() -> None:
     assert plain["audience"][1] == {"attribute": "tenure", "operator": ">=", "values": [7]}
 
 
+def test_an_export_with_a_holdout_names_the_different_units(learning: Service) -> None:
+    for format in FORMATS:
+        assert "holdout" not in learning.export("feed", format)["metadata"]["bucketing"]
+    learning.set_holdout("5%", who="ann")
+    learning.close_round("feed", who="ann")
+    for format in FORMATS:
+        sentence = learning.export("feed", format)["metadata"]["bucketing"]
+        assert sentence.endswith("other units than PASTO's: `pasto holdout sql` does not find them.")
+
+
 def test_attributes_are_those_that_were_asked_for() -> None:
     exported = export_of({"a": 0.5, "b": 0.5})
     assert to_flagd(exported, "user_id")["$evaluators"]["feed"]["if"][0] == {"!!": [{"var": "user_id"}]}

@@ -18,8 +18,9 @@ from pasto.cli.output import console, echo, format_local_time, print_facts, prin
 from pasto.cli.study_check import check, history_option, load_with_history
 from pasto.cli.study_edit import candidate, describe_edit, edit, ramp
 from pasto.errors import InputError, OptionError
+from pasto.report.edit_text import describe_change
 from pasto.report.guardrail_text import verdict_text
-from pasto.report.ramp_text import describe_ramp, show_share
+from pasto.report.ramp_text import describe_enrolment, describe_layer, describe_ramp
 from pasto.report.text import describe_history
 
 if TYPE_CHECKING:
@@ -376,6 +377,11 @@ def _describe_action(line: AuditRow) -> str:
         return f"{line.action} without confirmation"
     if "held_round" in line.detail:
         return f"{line.action} {line.detail['held_round']} {line.detail['resolution']}"
+    if "changes" in line.detail:
+        changes = (
+            describe_change(change["field"], change["before"], change["after"]) for change in line.detail["changes"]
+        )
+        return f"{line.action}: {'; '.join(changes)}"
     return line.action
 
 
@@ -428,10 +434,12 @@ def _facts(study: StudyOverview) -> list[tuple[str, str]]:
     if (history := study.history) is not None:
         facts.append(("history", describe_history(history.listed, history.candidates, history.explained)))
     facts.append(("round", f"{study.round} under policy {study.version}"))
+    if (layer := study.document.get("layer")) is not None and "start" in layer:
+        facts.append(("layer", describe_layer(layer)))
     if study.ramp is not None:
         facts.append(("ramp", describe_ramp(study.ramp)))
-    elif study.policy is not None and study.policy.enrolled < 1.0:
-        facts.append(("take part", f"{show_share(study.policy.enrolled)} of all units"))
+    if study.policy is not None and study.policy.enrolment:
+        facts.append(("take part", describe_enrolment(study.policy.enrolment)))
     if "audience" in study.document:
         audience = study.document["audience"].items()
         facts.append(("audience", "; ".join(f"{name}: {json.dumps(wanted)}" for name, wanted in audience)))

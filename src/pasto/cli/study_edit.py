@@ -12,7 +12,7 @@ from pasto.cli.connection import api_options, current_user, open_api
 from pasto.cli.options import as_json_option, reason_option
 from pasto.cli.output import console, echo, format_local_time, print_json
 from pasto.cli.study_check import history_option, load_with_history
-from pasto.errors import OptionError
+from pasto.errors import InputError, OptionError
 from pasto.report.edit_text import describe_change
 from pasto.report.ramp_text import describe_ramp
 
@@ -197,7 +197,9 @@ def ramp(study: str, to: str | None, reason: str, store: str, url: str | None, k
         print_json(overview.ramp)
         return
     if overview.ramp is None:
-        console().print(f"{overview.name}: no ramp moves while it is {overview.state}, or its file has none")
+        has_ramp = "ramp" in overview.document["traffic"]
+        fact = f"the ramp does not move while the study is {overview.state}" if has_ramp else "its file has no ramp"
+        console().print(f"{overview.name}: {fact}")
         return
     console().print(f"{overview.name}: {describe_ramp(overview.ramp)}")
 
@@ -272,5 +274,11 @@ def _read_field(text: str) -> tuple[str, Any]:
     if value.strip().startswith(("[", "{")):
         from pasto.service.study_file import read_document
 
-        return field.strip(), read_document(f"value: {value}", "yaml")["value"]
+        try:
+            return field.strip(), read_document(f"value: {value}", "yaml")["value"]
+        except InputError:
+            raise OptionError(
+                f"{field.strip()} begins like a list or a mapping, and is neither: {value!r}; write [1%, 5%] or "
+                "{country: de}, in quotes for the shell"
+            ) from None
     return field.strip(), value.strip()

@@ -25,7 +25,7 @@ from pasto.formatting import (
 from pasto.report.data_quality_text import departure_text
 from pasto.report.edit_text import describe_change
 from pasto.report.guardrail_text import basis_text, certificate_text, verdict_text
-from pasto.report.ramp_text import describe_ramp, show_share
+from pasto.report.ramp_text import describe_enrolment, describe_layer, describe_ramp, show_share
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, Headers, HttpResponse
 
@@ -71,6 +71,8 @@ TEMPLATES.filters.update(
     number=format_number,
     percent=format_percent,
     ramp=describe_ramp,
+    enrolment=describe_enrolment,
+    layer=describe_layer,
     share=show_share,
     signed=format_signed,
     lift=format_lift,

@@ -20,12 +20,22 @@ def describe_change(field: str, before: Any, after: Any) -> str:
     ('traffic.explore: 100% → 25%', 'rounds.every: 1h → 30min')
     >>> describe_change("candidates.w=4", None, {"w": 4}), describe_change("candidates.w=3", "served", "retired")
     ('candidates.w=4: added', 'candidates.w=3: retired')
+    >>> describe_change("candidates.bold", None, {"w": 4, "v": 1.5})
+    'candidates.bold: added, w=4,v=1.5'
     >>> describe_change("guardrails.likes.at_least", "-2%", "-1%"), describe_change("owner", None, "feed team")
     ('guardrails.likes.at_least: -2% → -1%', 'owner: none → feed team')
     """
     if field.startswith("candidates."):
-        return f"{field}: {'added' if before is None else 'served again' if after == 'served' else 'retired'}"
+        if before is None:
+            values = ",".join(f"{name}={_show_parameter(value)}" for name, value in after.items())
+            return f"{field}: added" + ("" if field == f"candidates.{values}" else f", {_shorten(values)}")
+        return f"{field}: {'served again' if after == 'served' else 'retired'}"
     return f"{field}: {_describe_value(field, before)} → {_describe_value(field, after)}"
+
+
+def _show_parameter(value: Any) -> str:
+    """Return a value as names of candidates have it."""
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def _describe_value(field: str, value: Any) -> str:
@@ -38,5 +48,9 @@ def _describe_value(field: str, value: Any) -> str:
     if field == "traffic.ramp":
         return ", ".join(f"{100.0 * share:.6g}%" for share in value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _shorten(text)
+
+
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 1] + "…"

@@ -1,8 +1,47 @@
-"""Ramp text: the step that a study's enrolment is at, as a record and in words."""
+"""Ramp text: the units that take part in a study and the step of its ramp, as records and in words."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+_PART_WORDS = {"holdout": "outside the holdout", "layer": "of the layer", "ramp": "of the traffic"}
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolmentShare:
+    """Share of units that one slice of the enrolment takes in, independent of the other slices."""
+
+    kind: str
+    """holdout, layer or ramp."""
+    share: float
+
+
+def describe_enrolment(parts: Sequence[EnrolmentShare]) -> str:
+    """Return the share of all units that take part, and how it comes about.
+
+    >>> layer = EnrolmentShare("layer", 0.4)
+    >>> describe_enrolment([layer])
+    '40% of all units'
+    >>> describe_enrolment([EnrolmentShare("holdout", 0.95), layer, EnrolmentShare("ramp", 0.1)])
+    '3.8% of all units: 95% outside the holdout × 40% of the layer × 10% of the traffic'
+    """
+    text = f"{show_share(math.prod(part.share for part in parts))} of all units"
+    if len(parts) < 2:
+        return text
+    return f"{text}: " + " × ".join(f"{show_share(part.share)} {_PART_WORDS[part.kind]}" for part in parts)
+
+
+def describe_layer(layer: Mapping[str, Any]) -> str:
+    """Return the interval of a study in its layer, from the study file.
+
+    >>> describe_layer({"name": "home", "share": 0.4, "start": 0.3})
+    'home, 40%: from 30% to 70%'
+    """
+    start, share = layer["start"], layer["share"]
+    return f"{layer['name']}, {show_share(share)}: from {show_share(start)} to {show_share(start + share)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,9 @@ GROWTHBOOK_BUCKETS = 10_000
 MAX_PARAMETER_VARIANTS = 100_000
 """Variants in the flags of single parameters; with more, only the flag of all parameters is exported."""
 MAX_ATTRIBUTE_CHARACTERS = 63
+HOLDOUT_SENTENCE = (
+    " The holdout has the same share, but other units than PASTO's: `pasto holdout sql` does not find them."
+)
 MAX_SHARE_CHANGE = 0.1
 """Largest relative change of a share by rounding that an export does not mention."""
 
@@ -81,7 +84,9 @@ class PolicyExport:
             facts["certified"] = self.certified
         changed = 0 if total is None else self._count_changed(total)
         rounding = "" if not changed else f" Rounding changes the share of {changed} by more than 10%."
-        return {**facts, "bucketing": bucketing + rounding}
+        has_holdout = any(part.kind == "holdout" for part in self.slices)
+        holdout = HOLDOUT_SENTENCE if has_holdout else ""
+        return {**facts, "bucketing": bucketing + rounding + holdout}
 
     def flags(self) -> dict[str, str | None]:
         """Return the parameter of each flag, as over OFREP: the study's own flag has all of them.

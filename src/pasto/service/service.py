@@ -70,8 +70,8 @@ from pasto.service.study_file.edit import (
     EditRequest,
     FieldChange,
     RecordedEdit,
-    apply_request,
     compare_files,
+    parse_request,
     plan_edit,
 )
 from pasto.service.study_file.spec import LAYER_PARTS
@@ -232,7 +232,7 @@ class Service:
     ) -> StudyOverview | None:
         """Replace the file of a draft; None if another change came first."""
         before = self.policy_cache.spec(row)
-        spec = parse_spec(apply_request(before, request) if request.document is None else request.document)
+        spec = parse_request(before, request) if request.document is None else parse_spec(request.document)
         if spec.name != row.name:
             raise OptionError(
                 f"the file is of study {spec.name!r}, and a draft keeps its name {row.name!r}; write name: {row.name}, "

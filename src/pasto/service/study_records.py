@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from pasto.blend import HistoryUse
 from pasto.report.data_quality_records import RejectedEvents
 from pasto.report.lift_records import ConfirmationVerdict
-from pasto.report.ramp_text import RampReport
+from pasto.report.ramp_text import EnrolmentShare, RampReport
 from pasto.report.records import BlendRecord, HeldRoundRecord, MonitorReport, SourceProblem
 from pasto.service.lifecycle import STATES, allowed
 from pasto.service.policy_cache import StudySnapshot
@@ -55,6 +55,8 @@ class ServedPolicy(Struct, frozen=True):
     shares: tuple[ServedShare, ...]
     enrolled: float = 1.0
     """Share of all units that take part; arms and shares are shares of those. The audience is not counted."""
+    enrolment: tuple[EnrolmentShare, ...] = ()
+    """Shares that make up `enrolled` by multiplication; empty if all units take part."""
 
 
 class StudyOverview(StudySummary, frozen=True, kw_only=True):
@@ -185,13 +187,15 @@ def _describe_policy(policy: PublishedPolicy) -> ServedPolicy:
         shares[cell.name] = shares.get(cell.name, 0.0) + cell.propensity
         arms[cell.arm] = arms.get(cell.arm, 0.0) + cell.propensity
     largest = sorted(shares.items(), key=lambda share: -share[1])
+    parts = tuple(EnrolmentShare(part.kind, (part.until - part.start) / BUCKET_TOTAL) for part in policy.enrolment)
     return ServedPolicy(
         policy.version,
         policy.checksum,
         policy.mode,
         arms,
         tuple(ServedShare(name, share) for name, share in largest),
-        math.prod((part.until - part.start) / BUCKET_TOTAL for part in policy.enrolment),
+        math.prod(part.share for part in parts),
+        parts,
     )
 
 

@@ -552,7 +552,7 @@ def test_warnings_name_what_was_probably_not_meant() -> None:
     assert "expires_after is shorter than a round" in warned(expires_after="10m")
     slow = {"watch": {"event": "watch", "cap": 9, "lower_is_better": True}}
     assert "of which lower is better" in warned(metrics=slow)
-    assert "is the side right?" in warned(
+    assert "but a fall of watch counts as good; remove lower_is_better from metrics.watch" in warned(
         metrics={**slow, "likes": {"event": "like", "cap": 9}},
         goal={"maximize": "likes"},
         guardrails=[{"metric": "watch", "at_least": 1}],

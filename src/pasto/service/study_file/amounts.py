@@ -69,7 +69,7 @@ def read_share(
         above = "above" if "low" in open_ends else "from"
         below = "to below" if "high" in open_ends else "to"
         hint = ""
-        if share is not None and 1 < share <= 100:
+        if share is not None and 1 < share <= 100 and not isinstance(given, str):
             hint = f"; for {share:g} percent write '{share:g}%'"
         problems.add(
             path,

@@ -75,8 +75,15 @@ def _find_guardrail_warnings(spec: StudySpec, path: str, rail: GuardrailSpec, go
             "day at the earliest; hold a share such as 10% as a control"
         )
     if metric.lower_is_better == rail.lower:
-        side, better = ("at_least", "lower") if rail.lower else ("at_most", "higher")
-        yield f"{path} keeps {metric.name} {side} {rail.at.written()}, of which {better} is better; is the side right?"
+        side, other, move, cure = (
+            ("at_least", "at_most", "fall", "remove lower_is_better from")
+            if rail.lower
+            else ("at_most", "at_least", "rise", "write lower_is_better: true in")
+        )
+        yield (
+            f"{path} keeps {metric.name} {side} {rail.at.written()}, but a {move} of {metric.name} counts as good; "
+            f"{cure} metrics.{metric.name}, or keep it with {other}"
+        )
     if rail.penalty is None:
         return
     if rail.stop_at == rail.at:

@@ -136,8 +136,7 @@ def plan_edit(spec: StudySpec, request: EditRequest, state: str = "learning") ->
     problems = {section: REASONS[section] for section in fixed if section in REASONS}
     if problems:
         raise StudyFileError(problems)
-    target = apply_request(spec, request)
-    given = parse_spec(target, running=True)
+    given = parse_request(spec, request, running=True)
     document = {name: part for name, part in given.document.items() if name not in (*CANDIDATE_FIELDS, "retired")}
     document["guardrails"] = _order_guardrails(spec, given, problems)
     document |= _merge_candidates(spec, given, problems)
@@ -147,8 +146,30 @@ def plan_edit(spec: StudySpec, request: EditRequest, state: str = "learning") ->
         if (reason := _find_reason(change, spec, given, state)) is not None:
             problems.setdefault(change.field if change.field.startswith("guardrails.") else _root(change), reason)
     if problems:
-        raise StudyFileError(problems)
+        named = {reason for field, reason in problems.items() if field in request.fields}
+        own = {field: reason for field, reason in problems.items() if field in request.fields or reason not in named}
+        raise StudyFileError(own)
     return EditPlan(after, changes)
+
+
+def parse_request(spec: StudySpec, request: EditRequest, *, running: bool = False) -> StudySpec:
+    """Return the study file that a request asks for; problems have the names that the request uses."""
+    try:
+        return parse_spec(apply_request(spec, request), running=running)
+    except StudyFileError as error:
+        if not any(path.startswith("guardrails.") for path in request.fields):
+            raise
+        raise StudyFileError(
+            {_name_guardrail(path, spec): problem for path, problem in error.problems.items()}
+        ) from None
+
+
+def _name_guardrail(path: str, spec: StudySpec) -> str:
+    """Return the path of a field with the name of its guardrail, if it has its place in the list."""
+    head, bracket, rest = path.partition("]")
+    place = head.removeprefix("guardrails[")
+    is_listed = bool(bracket) and place.isdecimal() and int(place) < len(spec.guardrails)
+    return f"guardrails.{spec.guardrails[int(place)].name}{rest}" if is_listed else path
 
 
 def apply_request(spec: StudySpec, request: EditRequest) -> dict[str, Any]:
@@ -168,6 +189,7 @@ def apply_request(spec: StudySpec, request: EditRequest) -> dict[str, Any]:
         target = {name: _copy(part) for name, part in spec.document.items()}
     for path, value in request.fields.items():
         _set_field(target, path, value, spec)
+    _check_candidates(spec, request)
     if request.add:
         rows = _list_rows(spec)
         for name in CANDIDATE_FIELDS:
@@ -180,6 +202,33 @@ def apply_request(spec: StudySpec, request: EditRequest) -> dict[str, Any]:
     if retired := [name for name in dict.fromkeys(retired) if name not in request.restore]:
         target["retired"] = retired
     return target
+
+
+def _check_candidates(spec: StudySpec, request: EditRequest) -> None:
+    """Raise StudyFileError for candidates that an edit cannot add or retire, with the names that it uses."""
+    if not isinstance(spec.candidates, Candidates):
+        return
+    problems: dict[str, str] = {}
+    names = {_key(row): name for row, name in zip(spec.candidates, spec.candidates.names, strict=True)}
+    for row in request.add:
+        values = row["values"] if set(row) == {"name", "values"} else row
+        if not isinstance(values, Mapping) or not all(type(value) in (str, int, float) for value in values.values()):
+            continue  # the parser describes it
+        if set(values) != set(spec.candidates.parameters):
+            given, needed = ", ".join(map(str, values)), ", ".join(spec.candidates.parameters)
+            problems["add"] = f"must have a value for each parameter ({needed}), got {given or 'none'}"
+        elif (name := names.get(_key(values))) is not None:
+            cure = "; restore it" if name in spec.retired else ""
+            problems["add"] = f"has the values of the {'retired ' if cure else ''}candidate {name!r}{cure}"
+    for name in request.retire:
+        if name not in spec.candidates.names:
+            problems["retire"] = f"has {show_value(name)}, which is not a candidate; " + nearest_name(
+                name, [known for known in spec.candidates.names if known not in spec.retired]
+            )
+        elif name == names[_key(spec.baseline)]:
+            problems["retire"] = f"has {name!r}, which is the baseline that everything is compared with; keep it"
+    if problems:
+        raise StudyFileError(problems)
 
 
 def compare_files(before: StudySpec, after: StudySpec) -> Iterator[FieldChange]:
@@ -298,6 +347,8 @@ def _set_field(target: dict[str, Any], path: str, value: Any, spec: StudySpec) -
     name = path
     if section == "guardrails" and rest:
         rail, _, name = rest.rpartition(".")
+        if any(rest in (guardrail.name, guardrail.metric) for guardrail in spec.guardrails):
+            raise StudyFileError({path: f"is a whole guardrail; set one field of it, such as {path}.stop_at"})
         owner = _find_rail(target, rail, path, spec)
         if name in ("at_least", "at_most") and name not in owner:
             other = "at_most" if name == "at_least" else "at_least"
