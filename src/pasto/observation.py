@@ -26,3 +26,5 @@ class Observation:
     """Units held on the baseline by design, apart from the policy's own draw of it."""
     covariates: tuple[float, ...] = ()
     """The means of what the same units did before the round, which takes noise out of the metrics (CUPED)."""
+    segment: str | None = None
+    """The segment of the units, in a study with segments."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pasto.blend import Certificate
 from pasto.formatting import format_number, format_percent
 
 
@@ -25,6 +26,8 @@ class SegmentBlend:
     """The amount by which the segment misses each of its own guardrails that it misses, soft ones included."""
     lifts: Mapping[str, float] = field(default_factory=dict)
     """Percent over the baseline in this segment, by metric; empty without a baseline."""
+    certificate: Certificate | None = None
+    """The confidence in the segment's own guardrails and metrics, if the blend was learned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,10 @@ class SegmentedBlend:
     """The metric that f counts, as in watch_time, -cost or watch_time + 0.3 comments."""
     percent: bool = False
     """Whether f is counted in percent over the baseline."""
+    certificate: Certificate | None = None
+    """The confidence in the blend on all traffic, if it was learned; the segments' shares are uncertain in it, too."""
+    probabilities: tuple[float, ...] = ()
+    """The share of each candidate in all traffic."""
 
     @property
     def gain_over_common(self) -> float | None:

@@ -7,12 +7,14 @@ from pasto.estimate.gaussian_process import Kernel
 from pasto.estimate.history import CandidateHistory, HistoryPrior
 from pasto.estimate.importance_weighting import Sample, add_samples
 from pasto.estimate.posterior import IndependentPosterior, JointPosterior, Posterior, Prior, learn_prior
-from pasto.estimate.segment_model import SegmentPosterior, fit_segments
+from pasto.estimate.segment_model import fit_segments
+from pasto.estimate.segment_posterior import CellCovariance, SegmentPosterior, SegmentSpreads
 from pasto.estimate.sufficient_statistics import ControlMeans, Overdispersion, RoundMeans, SufficientStatistics
 
 __all__ = [
     "CandidateHistory",
     "CandidateModel",
+    "CellCovariance",
     "ContrastModel",
     "ContrastPrior",
     "ControlContrasts",
@@ -29,6 +31,7 @@ __all__ = [
     "RoundMeans",
     "Sample",
     "SegmentPosterior",
+    "SegmentSpreads",
     "SufficientStatistics",
     "add_samples",
     "fit_segments",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -118,11 +119,22 @@ def solve_segmented_blend(
     stated, others = rows[:, :wide], rows[:, wide:]
     index = None if baseline is None else first.index(baseline)
     form = objective.segmented_form(shares, None if index is None else stated[:, :, index])
-    mixed = np.einsum("smk,s->mk", stated, form.shares)
     warn_useless_bounds(objective, stated.transpose(1, 0, 2).reshape(wide, -1), "among these candidates", stacklevel=3)
     solution = solve_segments(form, stated)
-    common = solve_exact(*_stack(form, stated, mixed))
-    return _summarize(solution, common.probabilities, form, stated, others, objective, first, [*shares], index)
+    common = solve_common_blend(form, stated)
+    extra = ExtraMetrics(first.metrics[wide:], others)
+    return summarize_segments(solution, common, form, stated, objective, first.names, [*shares], index, extra)
+
+
+def solve_common_blend(form: SegmentedForm, means: FloatArray) -> FloatArray:
+    """Return the best distribution that is the same in every segment, for means (segments, metrics, candidates).
+
+    >>> import numpy as np, pasto
+    >>> form = pasto.maximize("x").keep("y", at_least=0).segmented_form({"new": 0.5, "heavy": 0.5})
+    >>> solve_common_blend(form, np.array([[[2.0, 0.0], [-2.0, 2.0]], [[2.0, 0.0], [-2.0, 2.0]]]))
+    array([0.5, 0.5])
+    """
+    return solve_exact(*_stack(form, means, np.einsum("smk,s->mk", means, form.shares))).probabilities
 
 
 def _stack(form: SegmentedForm, means: FloatArray, mixed: FloatArray) -> tuple[NormalForm, FloatArray]:
@@ -165,19 +177,39 @@ def _pad_goal(goal: Goal, size: int) -> Goal:
     raise PastoError(f"no goal of kind {type(goal).__name__} is known")
 
 
-def _summarize(
+@dataclass(frozen=True, slots=True, eq=False)
+class ExtraMetrics:
+    """Metrics that the objective does not need."""
+
+    names: tuple[str, ...]
+    means: FloatArray
+    """(segments, metrics, candidates)."""
+
+
+def summarize_segments(
     solution: SegmentedSolution,
     common: FloatArray,
     form: SegmentedForm,
     means: FloatArray,
-    others: FloatArray,
     objective: Objective,
-    table: MeansInput,
-    names: Sequence[str],
+    names: tuple[str, ...],
+    segments: Sequence[str],
     baseline: int | None,
+    extra_metrics: ExtraMetrics | None = None,
 ) -> SegmentedBlend:
-    """Return the record of a solution, for means (segments, metrics, candidates)."""
-    extra = table.metrics[len(objective.metrics) :]
+    """Return the record of a solution, for means (segments, metrics, candidates) and candidates' names.
+
+    >>> import numpy as np, pasto
+    >>> objective, means = pasto.maximize("x"), np.array([[[2.0, 0.0]], [[0.0, 1.0]]])
+    >>> form = objective.segmented_form({"new": 0.5, "heavy": 0.5})
+    >>> common = solve_common_blend(form, means)
+    >>> summarize_segments(
+    ...     solve_segments(form, means), common, form, means, objective, ("a", "b"), ["new", "heavy"], None
+    ... ).probabilities
+    (0.5, 0.5)
+    """
+    others = np.zeros((len(means), 0, means.shape[2])) if extra_metrics is None else extra_metrics.means
+    extra = () if extra_metrics is None else extra_metrics.names
     shares = solution.probabilities
     vectors = np.einsum("smk,sk->sm", means, shares)
     other_vectors = np.einsum("smk,sk->sm", others, shares)
@@ -191,7 +223,7 @@ def _summarize(
 
     parts: dict[str, SegmentBlend] = {}
     ends = np.cumsum([len(own.at) for own in form.own])
-    for place, name in enumerate(names):
+    for place, name in enumerate(segments):
         own, share = form.own[place], float(form.shares[place])
         duals = solution.own_duals[ends[place] - len(own.at) : ends[place]]
         metrics = name_all(vectors[place], other_vectors[place])
@@ -219,7 +251,7 @@ def _summarize(
         value=float(form.smooth(vectors)),
         metrics=metrics,
         prices=form.common.prices(total, solution.duals),
-        names=table.names,
+        names=names,
         best_single=best,
         best_single_value=None if best is None else float(values[best]),
         common_probabilities=tuple(common.tolist()),
@@ -230,4 +262,5 @@ def _summarize(
         lifts=lift(metrics, before),
         goal=objective.goal_label,
         percent=objective.relative and not isinstance(objective.target, Utility),
+        probabilities=tuple((form.shares @ shares).tolist()),
     )

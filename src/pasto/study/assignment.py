@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pasto_sdk.policy_document import Value
 
@@ -40,3 +40,6 @@ class Policy:
 
     version: int
     probabilities: tuple[float, ...]
+    """Over the candidates; with segments, of all traffic together."""
+    segments: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    """The distribution of each segment, by name; empty without segments."""

@@ -139,7 +139,7 @@ def merge_neighbours(
     if len(leaders) == len(support) or answer.outlook is None:
         return answer
     leaders |= set() if problem.baseline is None else {problem.baseline}
-    merged = learner.answer(replace(problem, retired=frozenset(range(len(candidates))) - leaders), state)
+    merged: Blend = learner.answer(replace(problem, retired=frozenset(range(len(candidates))) - leaders), state)
     certified = merged.certificate is not None and merged.certificate.certified
     worth = answer.outlook.worth
     if (certified or not answer.feasible) and merged.value >= answer.value - 10.0 * worth:

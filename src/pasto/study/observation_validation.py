@@ -23,7 +23,7 @@ Labels = tuple[str, ...]
 MAX_METRIC = 1e15
 """Nothing measured on units is larger; above it a double no longer separates neighbouring numbers."""
 
-OBSERVATION_COLUMNS = ("version", "candidate", "units", "control")
+OBSERVATION_COLUMNS = ("version", "candidate", "units", "control", "segment")
 """Columns of an observed round that are not metrics."""
 
 
@@ -161,10 +161,11 @@ def read_observations(
     controls = table.columns.get("control", [False] * count)
     if strange := [control for control in controls if not isinstance(control, bool)]:
         raise MeasurementError(f"the column 'control' must hold True or False, got {strange[0]!r}")
+    segments = table.columns.get("segment", [None] * count)
     return [
-        Observation(version, place, units, mean, _read_covariance(spread), control)
-        for version, place, units, mean, spread, control in zip(
-            table.columns["version"], places, table.columns["units"], means, spreads, controls, strict=True
+        Observation(version, place, units, mean, _read_covariance(spread), control, segment=segment)
+        for version, place, units, mean, spread, control, segment in zip(
+            table.columns["version"], places, table.columns["units"], means, spreads, controls, segments, strict=True
         )
     ]
 
@@ -263,8 +264,10 @@ def read_unit_counts(units: Any, count: int, assignments: Sequence[Labels] = ())
     return counts
 
 
-def check_observations(observations: Sequence[Observation], metrics: tuple[str, ...], candidates: int) -> None:
-    """Check the observations of one round: one version, known candidates, finite means, usable covariances."""
+def check_observations(
+    observations: Sequence[Observation], metrics: tuple[str, ...], candidates: int, segments: Sequence[str] = ()
+) -> None:
+    """Check the observations of one round: one version, known candidates and segments, finite means, covariances."""
     if not observations:
         raise MeasurementError("a round needs at least one observation")
     versions = sorted({observation.version for observation in observations})
@@ -276,6 +279,7 @@ def check_observations(observations: Sequence[Observation], metrics: tuple[str, 
             raise MeasurementError(
                 f"{what} names candidate {observation.candidate!r}; this study has 0 to {candidates - 1}"
             )
+        _check_segment(observation, segments, what)
         if not 0 < observation.units < float("inf"):
             raise MeasurementError(f"{what} has {observation.units!r} units; leave out candidates that no unit saw")
         read_vectors([list(observation.mean)], metrics, 1, f"the mean of {what}")
@@ -296,12 +300,27 @@ def check_observations(observations: Sequence[Observation], metrics: tuple[str, 
             f"observation {place} has {widths[place]} covariates, and observation 0 has {widths[0]}; give all "
             "observations of a round the same ones"
         )
-    learned = [observation.candidate for observation in observations if not observation.control]
+    learned = [(observation.candidate, observation.segment) for observation in observations if not observation.control]
     if len(set(learned)) < len(learned):
-        twice = next(candidate for candidate in learned if learned.count(candidate) > 1)
+        twice, segment = next(cell for cell in learned if learned.count(cell) > 1)
+        where = "" if segment is None else f" in segment {segment!r}"
         raise MeasurementError(
-            f"candidate {twice} is observed twice in one round; merge its units into one observation"
+            f"candidate {twice} is observed twice in one round{where}; merge its units into one observation"
         )
+
+
+def _check_segment(observation: Observation, segments: Sequence[str], what: str) -> None:
+    if not segments and observation.segment is not None:
+        raise MeasurementError(
+            f"{what} has the segment {observation.segment!r}, and this study has no segments; pass segments= to Study, "
+            "or merge the units of all segments"
+        )
+    if segments and observation.segment not in segments:
+        raise MeasurementError(
+            f"{what} has the segment {observation.segment!r}; this study has {', '.join(map(repr, segments))}"
+        )
+    if segments and observation.covariates:
+        raise MeasurementError(f"{what} has covariates, which a study with segments does not use yet; leave them out")
 
 
 def _row(row: Any, metrics: tuple[str, ...], what: str, place: int) -> list[Any]:

@@ -87,12 +87,12 @@ class PolicyHistory:
 
     def to_saved(self) -> list[list[Any]]:
         """Return the waiting policies as a plain JSON value."""
-        return [[version, list(policy.probabilities)] for version, policy in self._waiting.items()]
+        return [save_policy(policy) for policy in self._waiting.values()]
 
     @classmethod
     def from_saved(cls, saved: Sequence[Sequence[Any]], version: int) -> PolicyHistory:
         """Read what `to_saved` wrote; `version` is that of the current policy."""
-        waiting = {number: Policy(number, tuple(shares)) for number, shares in saved}
+        waiting = {policy.version: policy for policy in map(read_policy, saved)}
         return cls(waiting[version], waiting)
 
 
@@ -102,8 +102,26 @@ def pad_policy(policy: Policy, candidates: int) -> Policy:
     >>> pad_policy(Policy(3, (0.4, 0.6)), 3).probabilities
     (0.4, 0.6, 0.0)
     """
-    missing = candidates - len(policy.probabilities)
-    return replace(policy, probabilities=(*policy.probabilities, *([0.0] * missing)))
+    rest = (0.0,) * (candidates - len(policy.probabilities))
+    segments = {name: (*shares, *rest) for name, shares in policy.segments.items()}
+    return Policy(policy.version, (*policy.probabilities, *rest), segments)
+
+
+def save_policy(policy: Policy) -> list[Any]:
+    """Return a policy as a plain JSON value, with segments only if it has some.
+
+    >>> save_policy(Policy(3, (0.4, 0.6)))
+    [3, [0.4, 0.6]]
+    """
+    segments = {name: list(shares) for name, shares in policy.segments.items()}
+    return [policy.version, list(policy.probabilities), *([segments] if segments else [])]
+
+
+def read_policy(saved: Sequence[Any]) -> Policy:
+    """Read what `save_policy` wrote."""
+    version, probabilities, *segments = saved
+    by_name = {name: tuple(shares) for part in segments for name, shares in part.items()}
+    return Policy(version, tuple(probabilities), by_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,11 +414,11 @@ class CorrectableRounds:
         return {
             "learned": save(self.learned),
             "rounds": self.rounds,
-            "policies": [[version, list(policy.probabilities)] for version, policy in self.policies.items()],
+            "policies": [save_policy(policy) for policy in self.policies.values()],
         }
 
     @classmethod
     def from_saved(cls, saved: Mapping[str, Any], load: Callable[[Any], Any]) -> CorrectableRounds:
         """Read what `to_saved` wrote; `load` reads a learner's state."""
-        policies = {version: Policy(version, tuple(shares)) for version, shares in saved["policies"]}
-        return cls(load(saved["learned"]), saved["rounds"], policies)
+        policies = [read_policy(policy) for policy in saved["policies"]]
+        return cls(load(saved["learned"]), saved["rounds"], {policy.version: policy for policy in policies})

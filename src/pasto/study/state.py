@@ -11,7 +11,7 @@ import numpy as np
 from pasto.errors import InputError, OptionError, StateError, UnsupportedError
 from pasto.objective import Objective, objective_document, read_objective_document
 from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, Thompson, current_name, make_learner
-from pasto.optimize.learners.base import ExplorationLimits
+from pasto.optimize.learners.base import ExplorationLimits, LearningProblem
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import choose_first_points
 from pasto.study.history_table import History
@@ -22,6 +22,7 @@ from pasto_sdk.policy_document import Value
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
+    from pasto.optimize.learners.segmented_thompson import SegmentedThompson
     from pasto.study.study import Study
 
 NEW_NAMES = {
@@ -65,6 +66,8 @@ class SavedStudy:
     """The rounds that are not final, as `CorrectableRounds.to_saved` writes them."""
     history: dict[str, Any] | None
     """The results that the study started from, as `WarmStart.to_saved` writes them."""
+    segments: list[str] | dict[str, float] | None = None
+    """The segments' names, with their shares if those are stated; None without segments."""
 
     @classmethod
     def of(cls, study: Study) -> SavedStudy:
@@ -86,6 +89,7 @@ class SavedStudy:
             rounds=study._rounds,
             correctable=None if correctable is None else correctable.to_saved(learner.save),
             history=None if study._warm_start is None else study._warm_start.to_saved(),
+            segments=describe_segments(study._problem),
         )
 
     def restore(self, study: Study) -> None:
@@ -128,6 +132,7 @@ class SavedStudy:
             "rounds": self.rounds.to_saved(),
             **({} if self.correctable is None else {"correctable": self.correctable}),
             **({} if self.history is None else {"history": self.history}),
+            **({} if self.segments is None else {"segments": self.segments}),
         }
 
     @classmethod
@@ -138,11 +143,12 @@ class SavedStudy:
             name = document["learner"]["name"]
             if name not in LEARNERS:
                 raise StateError(f"the saved learner {name!r} does not exist here; there are {', '.join(LEARNERS)}")
+            kind = _segmented_learner() if document.get("segments") else LEARNERS[name]
             return cls(
                 candidates=Candidates.from_saved(document["candidates"]),
                 space=None if document["space"] is None else Space.from_saved(document["space"]),
                 objective=document["objective"],
-                learner=LEARNERS[name].from_settings(document["learner"]["settings"]),
+                learner=kind.from_settings(document["learner"]["settings"]),
                 seed=document["seed"],
                 baseline=document["baseline"],
                 control_share=document["control_share"],
@@ -154,6 +160,7 @@ class SavedStudy:
                 rounds=PendingRounds.from_saved(document["rounds"], document["asked"]),
                 correctable=document.get("correctable"),
                 history=document.get("history"),
+                segments=document.get("segments"),
             )
         except (KeyError, TypeError, IndexError) as error:
             raise StateError(f"the saved state cannot be read: {error!r}") from error
@@ -224,8 +231,30 @@ def _check_format(document: object) -> int:
     return number
 
 
-def choose_learner(choice: str | Learner[Any], space: Space | None) -> Learner[Any]:
+def describe_segments(problem: LearningProblem) -> list[str] | dict[str, float] | None:
+    """Return the segments of a problem as `Study(segments=)` takes them; None without segments."""
+    if not problem.segments:
+        return None
+    if problem.segment_shares is None:
+        return list(problem.segments)
+    return dict(zip(problem.segments, problem.segment_shares, strict=True))
+
+
+def _segmented_learner() -> type[SegmentedThompson]:
+    from pasto.optimize.learners.segmented_thompson import SegmentedThompson  # a study without segments needs none
+
+    return SegmentedThompson
+
+
+def choose_learner(choice: str | Learner[Any], space: Space | None, *, segments: bool = False) -> Learner[Any]:
     """Return the learner; a continuous space needs one that shares strength and takes in new points."""
+    if segments:
+        if space is not None:
+            raise UnsupportedError(
+                "segments= does not go with a continuous space yet; draw candidates from it first, with space.grid() "
+                "or space.sobol(64)"
+            )
+        return _segmented_learner().of(choice)
     if space is None:
         return make_learner(choice)
     if choice == "thompson":

@@ -81,6 +81,14 @@ class Study:
     0.95
     """
 
+    def __new__(cls, *_: Any, segments: Sequence[str] | Mapping[str, float] | None = None, **__: Any) -> Study:
+        """Return a study; with segments it is a `SegmentedStudy`, which learns a blend for each of them."""
+        if cls is not Study or segments is None:
+            return super().__new__(cls)
+        from pasto.study.segmented_study import SegmentedStudy  # a study without segments needs none
+
+        return super().__new__(SegmentedStudy)
+
     def __init__(
         self,
         candidates: Candidates | Space | Sequence[Mapping[str, Value]] | IntoDataFrame,
@@ -95,16 +103,18 @@ class Study:
         max_share: float | None = None,
         new_candidate_share: float | None = None,
         history: History | Sequence[Mapping[str, Any]] | Mapping[str, Any] | IntoDataFrame | None = None,
+        segments: Sequence[str] | Mapping[str, float] | None = None,
         **renamed: Never,
     ) -> None:
         refuse_renamed_options("Study", renamed, NEW_NAMES)
+        segmented = segments is not None
         self.seed = secrets.randbits(63) if seed is None else check_natural(seed, "seed")
         self.space = candidates if isinstance(candidates, Space) else None
         self.candidates = choose_candidates(candidates, baseline, self.seed)
-        self.objective = check_objective(objective)
+        self.objective = check_objective(objective, segments=segmented)
         self.baseline = find_candidate(self.candidates, baseline)
         self.control_share = check_control_share(control_share, self.baseline)
-        self._learner = choose_learner(learner, self.space)
+        self._learner = choose_learner(learner, self.space, segments=segmented)
         self._retired: frozenset[int] = frozenset()
         losses = spread_loss_budget(loss_budget, objective)
         self._limits = ExplorationLimits(confidence, max_share, new_candidate_share, losses)
@@ -264,14 +274,14 @@ class Study:
             rows = average_units(observations, standard_errors, metrics, covariates, self.candidates)
         else:
             rows = read_observations(observations, standard_errors, metrics, self.candidates)
-        check_observations(rows, metrics, len(self.candidates))
+        check_observations(rows, metrics, len(self.candidates), self._problem.segments)
         if rows is not observations and not self.rounds:  # a data frame: the service warns when a study is created
             warn_useless_bounds(self.objective, np.array([row.mean for row in rows]).T, "in this round")
         policy = self._policies.find(rows[0].version)
         if final and self._correctable is not None:
             raise OptionError("a round is not final while one before it may be corrected; settle those first")
         before = self._correctable or CorrectableRounds(self._state, self._learned_rounds, {})
-        result = build_round(rows, policy)
+        result = self._build_round(rows, policy)
         if not final:  # before it is learned, because new candidates must reach it too
             self._correctable = before.with_round(policy)
         try:
@@ -314,7 +324,7 @@ class Study:
 
     def settle(self, observations: Sequence[Observation]) -> None:
         """Make the oldest round that is not final so, with its last observations."""
-        check_observations(observations, self.objective.metrics, len(self.candidates))
+        check_observations(observations, self.objective.metrics, len(self.candidates), self._problem.segments)
         version, correctable = observations[0].version, self._correctable
         if correctable is None or version != next(iter(correctable.policies)):
             raise OptionError(
@@ -324,7 +334,7 @@ class Study:
         if len(correctable.policies) == 1:
             self._correctable = None
             return
-        result = build_round(observations, correctable.policies[version])
+        result = self._build_round(observations, correctable.policies[version])
         learned = self._learner.learn(self._problem, correctable.learned, result)
         self._correctable = correctable.without_oldest(version, learned)
 
@@ -398,7 +408,7 @@ class Study:
         """
         study = self.copy()
         if objective is not None:
-            study.objective = _check_same_aims(self.objective, objective)
+            study.objective = _check_same_aims(self.objective, objective, segments=bool(self._problem.segments))
         if learner is not None:
             study._learner = learner
         if control_share is not None:
@@ -436,7 +446,8 @@ class Study:
         traffic = TrafficPlan(shares, self.control_share, explore_share, horizon)
         if self.space is None:
             problem = self._problem if deploy_rounds is None else replace(self._problem, traffic=traffic)
-            return self._learner.answer(problem, self._state)
+            found: Blend = self._learner.answer(problem, self._state)
+            return found
         answer = self._learner.answer(replace(self._problem, traffic=traffic), self._state)
         merged = merge_neighbours(self.space, self.candidates, self._learner, self._problem, self._state, answer)
         return merged if deploy_rounds is not None else replace(merged, outlook=None)
@@ -507,6 +518,7 @@ class Study:
             seed=saved.seed,
             baseline=saved.baseline,
             control_share=saved.control_share,
+            segments=saved.segments,
             **asdict(saved.limits),
         )
         saved.restore(study)
@@ -572,12 +584,15 @@ class Study:
         self._policies.pad(len(candidates))
         self._rounds.pad(len(candidates))
 
+    def _build_round(self, observations: Sequence[Observation], policy: Policy) -> RoundResult:
+        return build_round(observations, policy)
+
     def _propose(self, version: int) -> Policy:
         shares = self._learner.propose(self._problem, self._state, np.random.default_rng([self.seed, version, 1]))
         return Policy(version, tuple(shares.tolist()))
 
 
-def _check_same_aims(before: Objective, after: Objective) -> Objective:
+def _check_same_aims(before: Objective, after: Objective, *, segments: bool) -> Objective:
     """Return an objective with other levels; raise if what was learned does not fit it."""
 
     def aims(objective: Objective) -> tuple[Any, ...]:
@@ -588,4 +603,4 @@ def _check_same_aims(before: Objective, after: Objective) -> Objective:
             f"a study that has learned keeps its goal, its metrics and the kind of its guardrails; it has {before}, "
             f"got {after}"
         )
-    return check_objective(after)
+    return check_objective(after, segments=segments)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
-from pasto.blend import Blend
 from pasto.errors import ObjectiveError, OptionError
 from pasto.estimate import CandidateHistory, ControlMeans, Sample
 from pasto.objective import LinearGoal, NormalForm, Objective, UtilityGoal
@@ -114,6 +113,10 @@ class LearningProblem:
     """Earlier results of the candidates; None without any."""
     traffic: TrafficPlan | None = None
     """Traffic of further rounds, for an outlook; None gives an answer without."""
+    segments: tuple[str, ...] = ()
+    """Names of the segments, each with a blend of its own; none is one blend for everybody."""
+    segment_shares: tuple[float, ...] | None = None
+    """The segments' shares of traffic, if they are stated and not learned."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -160,6 +163,8 @@ class RoundResult:
     """The measurement of the round's control, if there was one."""
     covariates: RoundCovariates | None = None
     """The covariates of the round's units; None if they were not measured."""
+    segments: tuple[RoundResult | None, ...] = ()
+    """The round of each segment, None without units. Then the other fields are those of one of them."""
 
 
 class Learner(Protocol[State]):
@@ -189,8 +194,8 @@ class Learner(Protocol[State]):
         """Return the state for a problem with more candidates at the end."""
         ...
 
-    def answer(self, problem: LearningProblem, state: State) -> Blend:
-        """Return the blend to deploy, from the rounds so far."""
+    def answer(self, problem: LearningProblem, state: State) -> Any:
+        """Return the blend to deploy, from the rounds so far; with segments, a `SegmentedBlend`."""
         ...
 
     def save(self, state: State) -> dict[str, Any]:

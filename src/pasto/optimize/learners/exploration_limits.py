@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtri
@@ -79,7 +80,15 @@ class ShareBounds:
         return np.asarray(np.arange(slack.shape[1]) == np.argmax((free / steps).min(axis=0)), dtype=float)
 
 
-def limit_to_budget(shares: FloatArray, refuges: Sequence[FloatArray], bounds: ShareBounds) -> FloatArray:
+class BudgetTest(Protocol):
+    """Test of policies against loss budgets."""
+
+    def holds(self, shares: FloatArray) -> bool:
+        """Return whether a policy is within every budget."""
+        ...
+
+
+def limit_to_budget(shares: FloatArray, refuges: Sequence[FloatArray], bounds: BudgetTest) -> FloatArray:
     """Return the policy nearest to shares within every budget: the mixture with the refuge that keeps most of shares.
 
     The first refuge is served if nothing else is within the budgets. The lower bound of a guardrail is concave between

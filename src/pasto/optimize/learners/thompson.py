@@ -203,7 +203,7 @@ class Thompson:
     def learn(self, problem: LearningProblem, state: ThompsonState, round: RoundResult) -> ThompsonState:
         """Add the round to the model, and fit kernels if it is time."""
         model = state.model if self.half_life is None else state.model.fade(0.5 ** (1.0 / self.half_life))
-        cells, adjustment = _read_cells(problem, round), state.adjustment
+        cells, adjustment = read_cells(problem, round), state.adjustment
         if round.covariates is not None:
             adjustment = adjustment or CovariateAdjustment.empty(cells.means.shape[1])
             cells, adjustment = adjustment.adjust(cells, problem.shape[0])
@@ -385,7 +385,7 @@ class Thompson:
         )
 
 
-def _read_cells(problem: LearningProblem, round: RoundResult) -> RoundMeans:
+def read_cells(problem: LearningProblem, round: RoundResult) -> RoundMeans:
     """Return the round's cells, with the control as one more cell of the baseline; columns are metrics, covariates."""
     sample, control = round.sample, round.control
     means, covariances = sample.metrics, round.covariances
