@@ -15,7 +15,7 @@ from pasto.dashboard.renderer import redirect, render_page
 from pasto.dashboard.sessions import Session, Sessions
 from pasto.errors import PastoError, StudyFileError
 from pasto.report.records import read_record
-from pasto.report.replay_report import ReplayReport, describe_difference, describe_exceptions
+from pasto.report.replay_report import ReplayReport, describe_difference, describe_exceptions, describe_rounding
 from pasto.service.http.auth import hide_studies
 from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import HttpRequest
@@ -90,6 +90,7 @@ class ReplayPart:
     busy: bool
     result: ReplayReport | None = None
     difference: str | None = None
+    rounding: str = ""
     exceptions: tuple[str, ...] = ()
 
 
@@ -225,7 +226,13 @@ class Actions:
             return render_page("parts/replay.html", ReplayPart(busy=True))
         return render_page(
             "parts/replay.html",
-            ReplayPart(False, result, describe_difference(result), tuple(describe_exceptions(result))),
+            ReplayPart(
+                busy=False,
+                result=result,
+                difference=describe_difference(result),
+                rounding=describe_rounding(result),
+                exceptions=tuple(describe_exceptions(result)),
+            ),
         )
 
     async def _read_form(self, call: HttpRequest, session: Session, study: str) -> dict[str, str]:

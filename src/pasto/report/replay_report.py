@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from pasto.formatting import format_count
+
 ExceptionKind = Literal["deleted_units", "deleted_events", "own_tables", "covariates", "guardrail_monitor"]
 """Reason why rounds are taken as recorded instead of being measured again."""
 
@@ -39,13 +41,46 @@ class ReplayException(Struct, frozen=True, omit_defaults=True):
     """Units that were deleted."""
 
 
+class RoundingDifference(Struct, frozen=True):
+    """Rounds that are the same up to rounding, because another kind of arithmetic computed them."""
+
+    rounds: int
+    """Rounds whose learner state or policy differs in its last digits."""
+    largest_difference: float
+    """Largest difference of a share between a published policy and the computed one."""
+
+
 class ReplayReport(Struct, frozen=True, omit_defaults=True, rename={"exceptions": "except"}):
     """Result of a replay: whether the event log leads to the same policies and learner states."""
 
     identical: bool
+    """True if every policy and learner state is the same bit for bit."""
     rounds: int
     first_difference: ReplayDifference | None
+    """None if the study is the same, bit for bit or up to rounding."""
     exceptions: Mapping[ExceptionKind, ReplayException] = field(default_factory=dict)
+    rounding: RoundingDifference | None = None
+    """None if nothing differs by rounding."""
+
+    @property
+    def is_same(self) -> bool:
+        """True if the study is the same, bit for bit or up to rounding."""
+        return self.first_difference is None
+
+
+def describe_rounding(report: ReplayReport) -> str:
+    """Return the sentence on rounds that are the same up to rounding; "" without any.
+
+    >>> describe_rounding(ReplayReport(False, 9, None, rounding=RoundingDifference(2, 3e-15)))
+    'the same up to rounding: largest difference of a share 3e-15; another processor or version computed 2 rounds'
+    >>> describe_rounding(ReplayReport(True, 9, None))
+    ''
+    """
+    if report.rounding is None:
+        return ""
+    largest, rounds = report.rounding.largest_difference, format_count(report.rounding.rounds, "round")
+    difference = f"largest difference of a share {largest:.2g}" if largest else "every policy identical"
+    return f"the same up to rounding: {difference}; another processor or version computed {rounds}"
 
 
 def describe_exceptions(report: ReplayReport) -> Iterator[str]:

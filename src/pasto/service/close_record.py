@@ -263,6 +263,8 @@ class CloseRecord:
     """Edit that ended the round; the next round ran under the edited study file."""
     holdout: int = 0
     """Holdout that the close read, in millionths of the hash line; the next policy leaves it out."""
+    arithmetic: str | None = None
+    """Kind of arithmetic that computed the close; None in records older than that."""
 
     @property
     def measured(self) -> tuple[RecordedRound, ...]:
@@ -306,6 +308,8 @@ class CloseRecord:
             document["edit"] = asdict(self.edit)
         if self.holdout:
             document["holdout"] = self.holdout
+        if self.arithmetic is not None:
+            document["arithmetic"] = self.arithmetic
         if self.senders is not None:
             document["senders"] = _write_senders(self.senders)
         if self.look is not None:
@@ -342,6 +346,7 @@ class CloseRecord:
             ramp=None if "ramp" not in document else RecordedRamp.from_saved(document["ramp"]),
             edit=None if "edit" not in document else RecordedEdit.from_saved(document["edit"]),
             holdout=document.get("holdout", 0),
+            arithmetic=document.get("arithmetic"),
         )
 
 

@@ -114,7 +114,7 @@ class Service:
     >>> service.close_round("feed", who="ann").next_version
     2
     >>> service.replay("feed")
-    ReplayReport(identical=True, rounds=1, first_difference=None, exceptions={})
+    ReplayReport(identical=True, rounds=1, first_difference=None, exceptions={}, rounding=None)
     >>> service.shutdown()
     """
 

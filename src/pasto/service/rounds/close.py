@@ -54,6 +54,7 @@ from pasto.service.rounds.learner_step import (
     Correction,
     LearnerUpdate,
     RoundObservations,
+    identify_arithmetic,
     initial_update,
     round_observations,
     update_learner,
@@ -412,6 +413,7 @@ def build_record(
         problems=problems,
         edit=edit,
         holdout=inputs.holdout,
+        arithmetic=identify_arithmetic(),
     )
 
 

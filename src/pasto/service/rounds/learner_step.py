@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from math import fsum
 from typing import Any
 
 import numpy as np
+from scipy import special
+from scipy.linalg import lapack
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError, PastoError
 from pasto.metrics import Moments
 from pasto.metrics.moments import Matrix
@@ -19,6 +26,11 @@ from pasto.service.study_file import StudySpec
 from pasto.service.study_state import MaturingRound
 from pasto.study import Study
 from pasto.study.state import write_format_2
+
+NUMERIC_PACKAGES = ("numpy", "scipy", "scikit-learn", "clarabel")
+"""Packages that compute what a learner learns."""
+PROBE_SIZES = (3, 17, 160)
+"""Sizes of the probe's matrices: kernels of linear algebra differ by size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,44 @@ class LearnerUpdate:
             return True
         older = _write_state(write_format_2(json.loads(self.text)))
         return checksum == sha256(older.encode()).hexdigest()
+
+
+@cache
+def identify_arithmetic() -> str:
+    """Return the kind of arithmetic that this process computes with.
+
+    Two processes with equal texts compute equal bits. Others may differ in the last digits of a number: OpenBLAS and
+    NumPy choose their code by the processor, and other versions compute in another order. So the text names machine and
+    versions, and ends with a hash of fixed computations, which no list of processors could replace.
+    """
+    versions = [f"{package} {_find_version(package)}" for package in NUMERIC_PACKAGES]
+    probe = b"".join(np.ascontiguousarray(part).tobytes() for part in _compute_probe())
+    return ", ".join([platform.machine(), *versions, f"probe {sha256(probe).hexdigest()[:16]}"])
+
+
+def _find_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def _compute_probe() -> list[FloatArray]:
+    """Return results of the operations that learners are made of, about 20 milliseconds of work."""
+    points = np.arange(1.0, 1538.0) / 512.0
+    waves = np.cos(np.outer(np.arange(1.0, 10.0), points))
+    few = points[::16].tolist()
+    parts: list[Any] = [np.exp(-points), np.log(points), np.power(points, 1.7), np.tanh(points)]
+    parts += [points.sum(), points @ points, waves @ waves.T, [point**1.7 for point in few]]
+    parts += [special.ndtr(points - 1.5), special.ndtri(points / 3.1), special.erfcx(points), special.log_ndtr(-points)]
+    parts += [list(map(function, few)) for function in (math.exp, math.log, math.sin, math.lgamma, math.erf)]
+    for size in PROBE_SIZES:
+        some = points[:: len(points) // size][:size]
+        matrix = np.exp(-np.abs(some[:, None] - some)) + np.eye(size)
+        parts += [matrix @ matrix, matrix @ some, np.einsum("ij,jk,k->i", matrix, matrix, some, optimize=True)]
+        parts += [np.linalg.cholesky(matrix), np.linalg.inv(matrix), np.linalg.solve(matrix, some)]
+        parts += [*np.linalg.eigh(matrix), lapack.dgesv(matrix, some)[2]]
+    return [np.asarray(part, dtype=np.float64) for part in parts]
 
 
 def initial_update(study: Study) -> LearnerUpdate:

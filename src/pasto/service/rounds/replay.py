@@ -1,11 +1,14 @@
 """Replay: compute every close of a study again from the study file and the event log, and compare it with its record.
 
 The close's own code computes each step. `RecordedSource` gives it the inputs that the records name, measured again.
+Closes that this process's arithmetic computed must be equal bit for bit. Others may differ by rounding: their policies
+are compared share by share.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +17,13 @@ from pasto.errors import PastoError
 from pasto.inference.guardrail_monitor import EVIDENCE_VERSION
 from pasto.metrics import Moments
 from pasto.report.records import ArmVerdict
-from pasto.report.replay_report import ExceptionKind, ReplayDifference, ReplayException, ReplayReport
+from pasto.report.replay_report import (
+    ExceptionKind,
+    ReplayDifference,
+    ReplayException,
+    ReplayReport,
+    RoundingDifference,
+)
 from pasto.service.close_record import CloseRecord, NextPhase
 from pasto.service.lifecycle import PHASES
 from pasto.service.policy_builder import find_holdout
@@ -24,8 +33,9 @@ from pasto.service.rounds.close_inputs import CloseInputs, Look, list_maturing
 from pasto.service.rounds.data_quality_check import CheckedRounds
 from pasto.service.rounds.guardrail_check import GuardrailResult, lengthen_ranges, phase_length
 from pasto.service.rounds.late_events import LateCorrections, find_changed_rounds
-from pasto.service.rounds.learner_step import LearnerUpdate
+from pasto.service.rounds.learner_step import LearnerUpdate, identify_arithmetic
 from pasto.service.rounds.replay_measurement import RoundRemeasurer
+from pasto.service.rounds.rounding import MAX_DIFFERENCE, measure_difference, verdicts_match
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_state import CorrectableRound, MaturingRound, StudyState, identity_of
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
@@ -44,11 +54,16 @@ Row = TypeVar("Row", CloseRow, PolicyRow)
 class ReplayMismatchError(Exception):
     """A part of a close that differs from its record: the part, the recorded value and the computed one."""
 
-    def __init__(self, what: str, published: str | None, computed: str | None) -> None:
+    def __init__(self, what: str, published: str | None, computed: str | None, problem: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.published = published
         self.computed = computed
+        self.problem = problem
+
+    def in_round(self, number: int) -> ReplayDifference:
+        """Return the difference as a report names it."""
+        return ReplayDifference(number, self.what, self.published, self.computed, self.problem)
 
 
 def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive | None = None) -> ReplayReport:
@@ -56,8 +71,9 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
 
     Rounds are measured again from the events that their close had read; later events change nothing. The report names
     the first difference with its round. If the study has moved to another kind of store, whose sums may differ in
-    their last digits, measurements must match the record except for those. Rounds with a unit that was deleted since,
-    or whose events are not stored any more, are reported as exceptions.
+    their last digits, measurements must match the record except for those. If another kind of arithmetic computed a
+    close, its policy must match except for rounding, and the report has the largest difference. Rounds with a unit that
+    was deleted since, or whose events are not stored any more, are reported as exceptions.
     """
     if not row.version:
         return _build_report(0)
@@ -73,8 +89,10 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
     spec = read_first_spec(store, spec, row)
     source = RecordedSource(store, spec, row, archive)
     replayed = ReplayedStudy(spec, row, source, first)
-    if not _is_published(replayed.serving.document, first.document):
-        return _build_report(0, ReplayDifference(1, "policy", first.checksum, replayed.serving.checksum))
+    try:
+        replayed.compare_policy(replayed.serving, first)
+    except ReplayMismatchError as error:
+        return _build_report(0, error.in_round(1))
     done = 0
     for close in closes:
         if close.round != done + 1:
@@ -82,14 +100,15 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
         try:
             replayed.close(close, policies)
         except ReplayMismatchError as error:
-            return _build_report(done, ReplayDifference(close.round, error.what, error.published, error.computed))
+            return _build_report(done, error.in_round(close.round))
         except (PastoError, KeyError, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
             return _build_report(done, ReplayDifference(close.round, "close", None, None, problem))
         done += 1
     if done < row.round - (row.state != "archived"):
         return _build_report(done, ReplayDifference(done + 1, "close", "missing", None))
-    return _build_report(done, exceptions=source.remeasurer.exceptions(source.differently_judged))
+    exceptions = source.remeasurer.exceptions(source.differently_judged)
+    return _build_report(done, exceptions=exceptions, rounding=replayed.rounding)
 
 
 class ReplayedStudy:
@@ -112,9 +131,19 @@ class ReplayedStudy:
         self._row, self._learner = opened.after, opened.learner
         self.serving = opened.policy
         """The policy of the open round, as it was computed."""
+        self._round = 0
+        self._rounded: set[int] = set()
+        """Rounds whose close differs by rounding; 0 is the start."""
+        self._largest_difference = 0.0
+
+    @property
+    def rounding(self) -> RoundingDifference | None:
+        """Differences by rounding; None without any."""
+        return RoundingDifference(len(self._rounded), self._largest_difference) if self._rounded else None
 
     def close(self, close: CloseRow, policies: Iterator[PolicyRow]) -> None:
         """Compute a close from its recorded inputs; ReplayMismatchError if a result differs from the record."""
+        self._round = close.round
         record = CloseRecord.from_text(close.record)
         requested = find_requested(record)
         inputs = self._source.read_inputs(
@@ -136,7 +165,10 @@ class ReplayedStudy:
         self._compare(close, record, result)
         policy = result.policy_row(close.high_water, close.closed_at)
         if policy is not None:
-            _compare_policy(close, policy, next(policies, None))
+            published = next(policies, None)
+            if published is None or published.version != close.next_version:
+                raise ReplayMismatchError("policy", "missing", None)
+            self.compare_policy(policy, published)
             self.serving = policy
         self._row, self._state, self._learner = result.row, result.state, result.learner
         if record.edit is not None:
@@ -149,7 +181,27 @@ class ReplayedStudy:
         if result.state.ramp != recorded:
             raise ReplayMismatchError("ramp", str(recorded), str(result.state.ramp))
         if not result.learner.has_checksum(close.learner_checksum):
-            raise ReplayMismatchError("learner", close.learner_checksum, result.learner.checksum)
+            if self._source.has_same_bits:
+                raise ReplayMismatchError("learner", close.learner_checksum, result.learner.checksum)
+            self._rounded.add(close.round)
+
+    def compare_policy(self, computed: PolicyRow, published: PolicyRow) -> None:
+        """Raise ReplayMismatchError if a policy is not the published one; rounding is allowed for other arithmetic."""
+        if _is_published(computed.document, published.document):
+            return
+        problem = ""
+        if not self._source.has_same_bits:
+            difference = measure_difference(computed.document, published.document)
+            if difference <= MAX_DIFFERENCE:
+                self._rounded.add(self._round)
+                self._largest_difference = max(self._largest_difference, difference)
+                return
+            if math.isfinite(difference):
+                problem = (
+                    f"the largest difference of a share is {difference:.2g}; other arithmetic explains at most "
+                    f"{MAX_DIFFERENCE:g}"
+                )
+        raise ReplayMismatchError("policy", published.checksum, computed.checksum, problem)
 
 
 class RecordedSource:
@@ -165,6 +217,9 @@ class RecordedSource:
         self.remeasurer = RoundRemeasurer(store, spec, row, archive)
         self.differently_judged: list[int] = []
         """Closes whose evidence was gathered by another method: their verdicts are taken from the record."""
+        # No record names the arithmetic of the start, which matters if the first policy follows a history.
+        self.has_same_bits = spec.history is None
+        """True while this process's arithmetic computed all closes so far, so that their bits must be equal."""
 
     def read_inputs(
         self,
@@ -180,6 +235,7 @@ class RecordedSource:
 
         `spec` is the study file that the round ran under.
         """
+        self.has_same_bits = self.has_same_bits and record.arithmetic == identify_arithmetic()
         maturing = {entry.round: entry for entry in list_maturing(row, state, serving, close.closed_at)}
         known = state.correctable
         corrections = self._measure_corrections(known, close, record) if record.learns else {}
@@ -218,6 +274,8 @@ class RecordedSource:
         if judged.verdicts == record.verdicts:
             return judged
         if record.method == EVIDENCE_VERSION:
+            if not self.has_same_bits and verdicts_match(judged.verdicts, record.verdicts):
+                return replace(judged, verdicts=record.verdicts)
             raise ReplayMismatchError("guardrail_monitor", _to_json(record.verdicts), _to_json(judged.verdicts))
         self.differently_judged.append(close.round)
         return replace(judged, verdicts=record.verdicts)
@@ -262,7 +320,9 @@ class RecordedSource:
         what: str,
         spec: StudySpec | None = None,
     ) -> tuple[Moments, ...]:
-        cells = self.remeasurer.measure(entry, close.high_water, recorded, record.engine, spec)
+        cells = self.remeasurer.measure(
+            entry, close.high_water, recorded, record.engine, spec, has_same_bits=self.has_same_bits
+        )
         if cells is None:
             raise ReplayMismatchError(what, "recorded", "not as recorded")
         return cells
@@ -294,13 +354,6 @@ def find_requested(record: CloseRecord) -> NextPhase:
     return record.next_phase
 
 
-def _compare_policy(close: CloseRow, computed: PolicyRow, published: PolicyRow | None) -> None:
-    if published is None or published.version != close.next_version:
-        raise ReplayMismatchError("policy", "missing", None)
-    if not _is_published(computed.document, published.document):
-        raise ReplayMismatchError("policy", published.checksum, computed.checksum)
-
-
 def _is_published(computed: str, stored: str) -> bool:
     """Return whether a document is the stored one.
 
@@ -327,5 +380,7 @@ def _build_report(
     rounds: int,
     difference: ReplayDifference | None = None,
     exceptions: Mapping[ExceptionKind, ReplayException] | None = None,
+    rounding: RoundingDifference | None = None,
 ) -> ReplayReport:
-    return ReplayReport(difference is None, rounds, difference, exceptions or {})
+    is_identical = difference is None and rounding is None
+    return ReplayReport(is_identical, rounds, difference, exceptions or {}, rounding)

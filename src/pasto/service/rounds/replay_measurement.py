@@ -49,11 +49,19 @@ class RoundRemeasurer:
         """Rounds whose covariates are taken from the record, because earlier events are missing."""
 
     def measure(
-        self, entry: MaturingRound, until: int, recorded: Sequence[Moments], engine: str, spec: StudySpec | None = None
+        self,
+        entry: MaturingRound,
+        until: int,
+        recorded: Sequence[Moments],
+        engine: str,
+        spec: StudySpec | None = None,
+        *,
+        has_same_bits: bool = True,
     ) -> tuple[Moments, ...] | None:
         """Return the measurement of a round; None if it differs from the record of the engine.
 
-        `spec` replaces the study's own file.
+        `spec` replaces the study's own file. Without `has_same_bits` the record was made by other arithmetic, and is
+        returned if the measurement agrees with it except for the last digits.
         """
         spec = spec or self._spec
         record = tuple(recorded)
@@ -82,7 +90,7 @@ class RoundRemeasurer:
         if self._units[entry.round] and measured != known:
             self.touched.append(entry.round)
             return record if _lacks(known, measured, self._units[entry.round]) else None
-        if exact:
+        if exact and has_same_bits:
             return measured
         return record if moments_match(known, measured) else None
 
