@@ -32,7 +32,7 @@ def test_the_terminal_writes_a_number_as_the_formatter_does(tmp_path: Path) -> N
 def test_the_report_writes_a_number_as_the_formatter_does() -> None:
     point = TradeoffPoint(NUMBER, -NUMBER)
     trade_off = TradeoffReport("watch", "likes", blends=(point,), singles=(), answer=point)
-    report = Report("feed", "learning", 1, 1, "", trade_off=trade_off)
+    report = Report("feed", "learning", 1, 1, trade_off=trade_off)
     rows = build_sections(report)[-1].rows
     assert rows[0] == ("the answer", TEXT, f"-{TEXT}")
 

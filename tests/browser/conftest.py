@@ -22,7 +22,14 @@ from pasto.service.settings import Settings
 if TYPE_CHECKING:  # collection must not need an installed browser
     from playwright.sync_api import Browser, Dialog, Page, Request
 
-WIDTHS = {"desktop": (1280, "light"), "phone": (390, "dark"), "picture": (1100, "light")}
+WIDTHS = {
+    "desktop": (1280, "light"),
+    "phone": (390, "dark"),
+    "picture": (1100, "light"),
+    "wide": (1440, "light"),
+    "tablet": (1024, "dark"),
+    "bright phone": (390, "light"),
+}
 WATCH = """
 window.trouble = [];
 document.addEventListener('securitypolicyviolation', event => window.trouble.push(event.violatedDirective));

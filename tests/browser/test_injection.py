@@ -160,7 +160,7 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Site, visi
     desktop.page.get_by_text("Candidates of the blend").wait_for()
     desktop.page.locator("#tradeoff svg circle").first.wait_for()
     desktop.page.locator("#metrics canvas").first.wait_for()
-    for fold in desktop.page.locator("details:not(.study-action) > summary").all():
+    for fold in desktop.page.locator("details:not(.menu) > summary").all():
         fold.click()
     desktop.page.get_by_role("button", name="With closes of rounds").click()
     desktop.expect("text=Without closes of rounds").to_have_count(1)

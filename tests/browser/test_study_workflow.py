@@ -30,12 +30,18 @@ def _world() -> Any:
 world = _world()
 
 
-def submit_action(watched: Any, label: str, reason: str) -> None:
-    """Open a button's form, enter a reason, and submit it."""
-    form = watched.page.locator("details.study-action", has=watched.page.locator("summary", has_text=label)).first
-    form.locator("summary").click()
-    form.get_by_label("Why").fill(reason)
-    form.get_by_role("button", name=label).click()
+def submit_action(watched: Any, label: str, reason: str, *, typed: str = "") -> None:
+    """Open the dialog of an action, read its facts, enter a reason, and submit it."""
+    opener = watched.page.locator("#actions").get_by_role("button", name=label, exact=True)
+    if not opener.is_visible():
+        watched.page.locator("#actions summary", has_text="More").click()
+    opener.click()
+    dialog = watched.page.get_by_role("dialog", name=label, exact=True)
+    dialog.get_by_label("Why").fill(reason)
+    if typed:
+        assert "of the units" in dialog.locator(".action-facts").inner_text(timeout=60_000)
+        dialog.get_by_label("Name of the study").fill(typed)
+    dialog.get_by_role("button", name=label, exact=True).click()
     watched.page.wait_for_load_state()
 
 
@@ -64,7 +70,7 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
     # The page stays open while rounds are played, and updates by itself.
     world.play(site.client, 6, 500)
     desktop.page.get_by_text("Candidates of the blend").wait_for()
-    desktop.expect("#head .facts dd >> nth=0").to_have_text("7", timeout=60_000)
+    desktop.expect("#facts dd >> nth=0").to_have_text("7", timeout=60_000)
     desktop.page.locator("#metrics canvas").first.wait_for()
     desktop.page.locator("#tradeoff svg circle").first.wait_for()
     before = desktop.page.locator("#tradeoff .result dd").first.inner_text()
@@ -91,7 +97,7 @@ def test_from_nothing_to_a_deployed_blend(site: Site, visit: Any) -> None:
     world.send(site.client, 600)
     desktop.wait_until_loaded()
     desktop.save_screenshot("7-confirming")
-    submit_action(desktop, "Deploy unconfirmed", "enough for this test")
+    submit_action(desktop, "Deploy unconfirmed", "enough for this test", typed="feed")
     desktop.page.locator(".state.deployed").wait_for()
     for each in (desktop, phone):
         each.go("/studies/feed")
@@ -115,7 +121,7 @@ def test_a_guardrail_pause_appears_on_an_open_page(site: Site, visit: Any) -> No
             break
     desktop.page.get_by_text("Stopped by the guardrail monitor").wait_for()
     desktop.page.locator(".state.paused").wait_for()
-    desktop.page.locator("#actions summary", has_text="Resume").wait_for()
+    desktop.page.locator("[data-dialog=dialog-resume]").wait_for()
     assert "is now paused" in desktop.page.locator("#announcement").inner_text()
     desktop.wait_until_loaded()
     desktop.expect("text=No event has arrived yet").to_have_count(0, timeout=60_000)
@@ -160,7 +166,9 @@ def test_with_a_key_by_keyboard_alone(site: Site, visit: Any) -> None:
         if page.evaluate("document.activeElement.textContent.trim()") == "Pause":
             break
     page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent.trim()") == "Pause"
+    page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     page.keyboard.type("by keyboard")
     page.keyboard.press("Enter")

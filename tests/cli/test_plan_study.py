@@ -146,7 +146,7 @@ def test_an_earlier_study_gives_deviations_and_the_swing(
         "like_rate": MetricSpread(1000.0, 0.04, 0.2, 0.1),
         "other": MetricSpread(1000.0, 1.0, 1.0, 0.1),
     }
-    reports = {"old": Report("old", "learning", 3, 3, "", spreads=spreads), "new": Report("new", "draft", 0, 0, "")}
+    reports = {"old": Report("old", "learning", 3, 3, spreads=spreads), "new": Report("new", "draft", 0, 0)}
     monkeypatch.setattr(Service, "report", lambda service, name: reports[name])
     words = ("--units-per-day", "2e5", "--store", tmp_path, "--from")
     facts = facts_of(run, study_file, *words, "old")
@@ -154,7 +154,7 @@ def test_an_earlier_study_gives_deviations_and_the_swing(
     plan = json.loads(run("plan", study_file, *words, "old", "--days", 3, "--json").stdout)
     assert plan["rounds"]["reason"] == "swing seen"
     assert "has not measured a round yet; give --history" in run("plan", study_file, *words, "new").stderr
-    reports["old"] = Report("old", "learning", 3, 3, "", spreads={"other": spreads["other"]})
+    reports["old"] = Report("old", "learning", 3, 3, spreads={"other": spreads["other"]})
     assert "study 'old' measured other, and feed has none of them" in run("plan", study_file, *words, "old").stderr
 
 

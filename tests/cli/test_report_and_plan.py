@@ -60,12 +60,15 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_report_begins_with_its_conclusions(run: Any, store_folder: Path) -> None:
+def test_a_report_begins_with_its_verdict(run: Any, store_folder: Path) -> None:
     outcome = run("report", "feed", "--store", store_folder)
     assert outcome.exit_code == 0
     lines = outcome.stdout.splitlines()
     assert lines[0] == "feed: learning, round 5 under policy 5"
-    assert lines[2].startswith("Over 4 rounds the learner's traffic raised x by")
+    assert lines[3].startswith("Keep collecting")
+    assert set(lines[4]) == {"-"}
+    table = lines[lines.index(next(line for line in lines if line.startswith("metric"))) :]
+    assert max(len(line) for line in table[: table.index("")]) <= 80
     assert "y at least -2% (hard) -9%" in " ".join(outcome.stdout.split())
     document = json.loads(run("report", "feed", "--store", store_folder, "--json").stdout)
     assert document["learning"]["rounds"] == [1, 2, 3, 4]
@@ -74,7 +77,7 @@ def test_a_report_begins_with_its_conclusions(run: Any, store_folder: Path) -> N
 def test_a_report_is_written_as_one_page(run: Any, store_folder: Path, tmp_path: Path) -> None:
     outcome = run("report", "feed", "--store", store_folder, "--html", tmp_path / "feed.html")
     assert (outcome.exit_code, outcome.stdout) == (0, "")
-    assert (tmp_path / "feed.html").read_text(encoding="utf-8").count("<svg") == 2
+    assert (tmp_path / "feed.html").read_text(encoding="utf-8").count('<svg role="img"') == 2
     rejected = run("report", "feed", "--store", store_folder, "--html", tmp_path / "no" / "feed.html")
     assert rejected.exit_code == 2
 

@@ -12,9 +12,9 @@ import pytest
 from msgspec import structs
 
 from pasto.dashboard.renderer import NAMES, POLICY
+from pasto.errors import NotFittedError
 from pasto.report.data_quality_records import SenderDeparture
-from pasto.report.lift_records import MeasuredInterval
-from pasto.report.records import ContradictionReport, MonitorReport, PauseRecord
+from pasto.report.records import MonitorReport, PauseRecord, Report
 from pasto.service.service import Service
 from pasto.service.study_file import EXAMPLE
 
@@ -153,6 +153,10 @@ def test_a_study_goes_through_its_life_by_forms(browser: Any, service: Service) 
     token = browser.token("/studies/feed")
     for action, state in (("start", "learning"), ("pause", "paused"), ("resume", "learning"), ("archive", "archived")):
         form = {"token": token, "action": action, "reason": f"because of {action}"}
+        if action == "archive":
+            refused = browser.post("/studies/feed/change", {**form, "typed_name": "food"})
+            assert (refused.status_code, "nothing was changed" in refused.text) == (400, True)
+            form["typed_name"] = "feed"
         assert browser.post("/studies/feed/change", form).status_code == 303
         assert service.show("feed").state == state
     reasons = [line.reason for line in service.audit("feed")]
@@ -245,15 +249,21 @@ def test_what_is_not_confirmed_is_deployed_by_its_own_button_and_with_a_reason(b
     learned.close_round("feed", who="ann")
     actions = browser.get("/studies/feed/actions").text
     assert "Deploy unconfirmed" in actions
-    assert 'id="reason-deploybold" name="reason" maxlength="1000" required' in actions
-    assert "Not shown to hold: likes at least -20% (not measured)" in browser.get("/studies/feed/answer").text
+    assert 'data-dialog="dialog-deploy"' not in actions
+    assert 'id="reason-deploy_unconfirmed" name="reason" maxlength="1000" required' in actions
+    dialog = browser.get("/studies/feed/verdict?action=deploy_unconfirmed").text
+    assert "likes is not measured" in dialog
+    assert "of the units, " in dialog
+    assert "stay on the baseline" in dialog
     form = {"token": browser.token("/studies/feed"), "action": "deploy", "reason": "it held"}
     page = browser.post("/studies/feed/change", form)
     assert page.status_code == 409
     assert "not confirmed" in page.text
-    page = browser.post("/studies/feed/change", {**form, "reason": "", "without_confirmation": "yes"})
-    assert page.status_code == 400
-    assert browser.post("/studies/feed/change", {**form, "without_confirmation": "yes"}).status_code == 303
+    form = {**form, "without_confirmation": "yes"}
+    assert browser.post("/studies/feed/change", form).status_code == 400
+    form["typed_name"] = "feed"
+    assert browser.post("/studies/feed/change", {**form, "reason": ""}).status_code == 400
+    assert browser.post("/studies/feed/change", form).status_code == 303
     assert learned.show("feed").state == "deployed"
 
 
@@ -291,15 +301,23 @@ def test_the_shares_can_be_downloaded_for_another_platform(browser: Any, learned
     assert browser.get("/studies/feed/export.json?format=unleash").status_code == 400
 
 
-def test_a_guardrail_pause_is_an_alarm(browser: Any, learned: Service) -> None:
+def test_a_guardrail_pause_is_an_alarm_in_the_list_and_instead_of_a_verdict(
+    browser: Any, learned: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     learned.change(
         "feed", "pause", who="guardrail monitor", reason="guardrail monitor: likes fell below its stop level -90%"
     )
-    for path in ("/", "/studies/feed"):
-        text = browser.get(path).text
-        assert (
-            '<p class="notice alarm">Stopped by the guardrail monitor: likes fell below its stop level -90%</p>' in text
-        )
+    alarm = '<p class="notice alarm">Stopped by the guardrail monitor: likes fell below its stop level -90%</p>'
+    assert alarm in browser.get("/").text
+    assert alarm not in browser.get("/studies/feed").text
+
+    def fail(name: str) -> Report:
+        raise NotFittedError("no report")
+
+    monkeypatch.setattr(learned, "report", fail)
+    page = browser.get("/studies/feed/verdict").text
+    assert "The verdict could not be computed: no report" in page
+    assert alarm in page
 
 
 def test_a_held_round_is_a_warning_and_is_resolved_by_a_form(browser: Any, learned: Service) -> None:
@@ -323,18 +341,34 @@ def test_a_held_round_is_a_warning_and_is_resolved_by_a_form(browser: Any, learn
     assert (refused.status_code, "is not held back" in refused.text) == (400, True)
 
 
-def test_a_certificate_that_was_not_measured_is_a_warning(
-    browser: Any, learned: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = learned.report
-    sentence = "The certificate of likes and its measured lift disagree"
-    interval = MeasuredInterval(-0.3, -0.4, -0.25)
-    contradiction = ContradictionReport(
-        "likes", "likes", "learning", "at_least", "-20%", 0.97, interval, relative=True, text=sentence
-    )
-    assert sentence not in browser.get("/studies/feed/answer").text
-    monkeypatch.setattr(learned, "report", lambda name: replace(report(name), contradictions=(contradiction,)))
-    assert f'<p class="notice warning" role="alert">{sentence}</p>' in browser.get("/studies/feed/answer").text
+def test_the_page_opens_with_the_verdict_of_the_report(browser: Any, learned: Service) -> None:
+    verdict = learned.report("feed").verdict
+    assert verdict is not None
+    page = browser.get("/studies/feed/verdict").text
+    for text in (verdict.headline, verdict.sentence, *(row.word for row in verdict.metrics)):
+        assert html.escape(text) in page
+    assert 'class="interval-bar"' in page
+    assert "style=" not in page
+    study = browser.get("/studies/feed").text
+    assert study.index('id="verdict"') < study.index('id="actions"') < study.index('id="facts"')
+
+
+def test_a_pause_can_serve_the_baseline_later(browser: Any, learned: Service) -> None:
+    learned.change("feed", "pause", who="ann", reason="a look")
+    before = learned.show("feed").policy
+    assert before is not None
+    served = [share.name for share in before.shares]
+    form = {"token": browser.token("/studies/feed"), "action": "pause", "hold": "baseline", "reason": "to be safe"}
+    offers = 'data-dialog="dialog-baseline"' in browser.get("/studies/feed/actions").text
+    assert offers == (served != ["w=1"])
+    assert browser.post("/studies/feed/change", form).status_code == 303
+    study = learned.show("feed")
+    assert (study.state, study.paused_from) == ("paused", "learning")
+    assert study.policy is not None
+    assert [share.name for share in study.policy.shares] == ["w=1"]
+    assert 'data-dialog="dialog-baseline"' not in browser.get("/studies/feed/actions").text
+    assert browser.post("/studies/feed/change", {**form, "hold": "blend"}).status_code == 409
+    assert learned.replay("feed").identical
 
 
 def test_no_certificate_is_displayed_after_a_guardrail_pause(

@@ -37,7 +37,12 @@ def test_without_login_pages_are_closed_once_there_is_a_key(
         part = browser.get(path, headers={"hx-request": "true"})
         assert (part.status_code, part.headers["hx-redirect"], part.content) == (401, "/login", b"")
     for path in ("/new", "/studies/feed/change", "/studies/feed/replay"):
-        assert browser.post(path, {"token": "0" * 64, "action": "archive", "reason": "x"}).status_code == 401
+        assert (
+            browser.post(
+                path, {"token": "0" * 64, "action": "archive", "typed_name": "feed", "reason": "x"}
+            ).status_code
+            == 401
+        )
     assert learned.show("feed").state == "learning"
 
 
@@ -92,7 +97,7 @@ def test_a_key_that_may_only_read_changes_nothing(browser: Any, application: App
     assert browser.get("/new").status_code == 403
     token = browser.token("/studies/feed")
     for path in ("/new", "/studies/feed/change"):
-        form = {"token": token, "action": "archive", "reason": "x", "text": "name: x"}
+        form = {"token": token, "action": "archive", "typed_name": "feed", "reason": "x", "text": "name: x"}
         assert browser.post(path, form).status_code == 403
     assert learned.show("feed").state == "learning"
 
@@ -263,7 +268,7 @@ FORGERIES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forged_form_changes_nothing(browser: Any, learned: Service, forgery: dict[str, Any]) -> None:
-    good = {"token": browser.token("/studies/feed"), "action": "archive", "reason": "x"}
+    good = {"token": browser.token("/studies/feed"), "action": "archive", "typed_name": "feed", "reason": "x"}
     data = {**good, "token": "", **forgery["data"]} if "data" in forgery else good
     page = browser.ask("POST", "/studies/feed/change", data=data, headers=forgery.get("headers", {}))
     assert page.status_code in (403, 415)
@@ -273,7 +278,7 @@ def test_a_forged_form_changes_nothing(browser: Any, learned: Service, forgery: 
 
 
 def test_no_look_changes_anything(browser: Any, learned: Service) -> None:
-    for path in ("/studies/feed/change?action=archive&reason=x", "/logout"):
+    for path in ("/studies/feed/change?action=archive&typed_name=feed&reason=x", "/logout"):
         assert browser.get(path).status_code == 405
     assert learned.show("feed").state == "learning"
 

@@ -20,7 +20,7 @@ from pasto.inference.sample_ratio import (
 from pasto.report.data_quality_records import LateEvents, QualityReport, RejectedEvents
 from pasto.report.lift_records import SuspectCell
 from pasto.report.sections import quality_section
-from pasto.report.summary import summary_paragraph
+from pasto.report.summary import describe_mismatch
 from pasto.service.reports.lift_report import sample_ratio_report
 
 GROUPS = {
@@ -95,11 +95,9 @@ def test_a_loss_on_all_of_an_arm_names_the_arm(left: float, rounds: int) -> None
     assert found.alarm
     assert found.suspect == ("learner", WHOLE_ARM)
     assert found.remaining_share == pytest.approx(left, abs=0.015)
-    claim = summary_paragraph([], balance=found, names=["a", "b", "c", "d"])
-    assert claim.startswith(
-        f"Nothing can be claimed: of the units of the arm learner, {found.remaining_share:.0%} arrived"
-    )
     ratio = sample_ratio_report(found, ["a", "b", "c", "d"])
+    sentence = describe_mismatch(ratio)
+    assert sentence.startswith(f"Of the units of the arm learner, {found.remaining_share:.0%} arrived, so nothing can")
     assert ratio.suspect == SuspectCell("learner", None, found.remaining_share)
     quality = QualityReport(1, 1, LateEvents(0, 0.0), {}, 0, 0, RejectedEvents(), 0, (), 0, sample_ratio=ratio)
     rows = quality_section(quality).rows

@@ -9,8 +9,7 @@ import numpy as np
 
 import pasto
 from pasto.blend import Blend, Certificate, LearningForecast, Outlook
-from pasto.report.records import BlendRecord, Report, read_record, write_record
-from pasto.report.sections import build_sections
+from pasto.report.records import BlendRecord, read_record, write_record
 from pasto.report.summary import write_advice
 from pasto.service.study_state import describe_blend
 
@@ -101,15 +100,6 @@ def test_outlooks_of_earlier_releases_are_read_and_rendered() -> None:
     record = read_record({**document, "outlook": former}, BlendRecord)
     assert record.outlook is not None
     assert (record.outlook.gain, record.outlook.decision, record.outlook.forecasts) == (0.3, None, ())
-    report = Report("feed", "learning", 3, 2, "", blend=record)
-    sentences = [sentence for section in build_sections(report) for sentence in section.sentences]
-    assert "Advice: keep learning: knowing the truth ...." in sentences
-
-
-def test_a_frozen_blend_has_no_advice_to_learn() -> None:
-    record = describe_blend(make_blend())
-    report = Report("feed", "confirming", 3, 2, "", blend=record, frozen=record)
-    assert not any("Advice" in sentence for section in build_sections(report) for sentence in section.sentences)
 
 
 def test_a_real_study_ends_with_advice() -> None:

@@ -21,7 +21,13 @@ from pasto.store import open_store
 
 HERE = "http://127.0.0.1:8300"
 READS = {"GET", "HEAD", "OPTIONS"}
-FORM = {"action": "archive", "reason": "x", "text": EXAMPLE.replace("name: feed", "name: other"), "hold": "baseline"}
+FORM = {
+    "action": "archive",
+    "typed_name": "feed",
+    "reason": "x",
+    "text": EXAMPLE.replace("name: feed", "name: other"),
+    "hold": "baseline",
+}
 FOREIGN: list[dict[str, str]] = [
     {"origin": "https://evil.example"},
     {"origin": "http://127.0.0.1:9999"},
@@ -142,7 +148,7 @@ def test_every_form_needs_its_own_visitor_s_token(
                 application,
                 "POST",
                 path,
-                content=f"token={token}&action=archive&reason=x",
+                content=f"token={token}&action=archive&typed_name=feed&reason=x",
                 headers={"content-type": kind},
                 cookies={COOKIE: cookie},
             )

@@ -331,6 +331,7 @@ def test_units_that_do_not_match_their_shares_are_reported_once(noticed: Service
         assert noticed.close_if_due("feed") == 1
     (message,) = [message for message in read_messages(noticed) if message["event"] == "sample_ratio_mismatch"]
     assert message["sample_ratio"]["alarm"] is True
+    assert message["reason"].startswith("Data broken. Of the units of the arm control ")
     assert message["round"] == 1
 
 
@@ -340,7 +341,7 @@ def test_a_confirmation_is_reported_when_its_decision_changes() -> None:
 
     def report(state: Any, *, sequential: bool) -> Any:
         verdict = ConfirmationVerdict(state, True, goal, ())
-        return ConfirmationReport("confirming", 3, 1, 0.0, {}, None, sequential, 0.95, "", "", (), (), None, verdict)
+        return ConfirmationReport("confirming", 3, 1, 0.0, {}, None, sequential, 0.95, "", (), (), None, verdict)
 
     open_, confirmed = report("inconclusive", sequential=True), report("confirmed", sequential=True)
     ended = report("inconclusive", sequential=False)

@@ -65,8 +65,9 @@ def report(
 ) -> None:
     """Print the report of a study: lifts over the concurrent control, with intervals that are valid after every round.
 
-    The first paragraph summarizes the conclusions. Then come the lifts of the learner's traffic, of the best single
-    candidate and of the blend, the guardrails with their stop levels and prices, the data quality and the event counts.
+    The verdict comes first: what to do now, and the measured interval of each metric against its limit. Then come the
+    lifts of the learner's traffic, of the best single candidate and of the blend, the guardrails with their stop levels
+    and prices, the data quality and the event counts.
 
     With --maximize, --minimize, --keep, --drop or --only, the command answers a what-if question from the data so far:
     those options replace parts of the study's objective. The study itself does not change.

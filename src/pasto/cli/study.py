@@ -19,11 +19,14 @@ from pasto.cli.study_check import check, history_option, load_with_history
 from pasto.cli.study_edit import candidate, describe_edit, edit, ramp
 from pasto.errors import InputError, OptionError
 from pasto.report.edit_text import describe_change
-from pasto.report.guardrail_text import verdict_text
 from pasto.report.ramp_text import describe_enrolment, describe_layer, describe_ramp
 from pasto.report.text import describe_history
+from pasto.report.verdict_text import verdict_table, verdict_text
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pasto.report.verdict_records import StudyVerdict
     from pasto.service.study_records import StudyOverview
     from pasto.store import AuditRow
 
@@ -199,10 +202,11 @@ def list_studies(store: str, url: str | None, key: str | None, as_json: bool) ->
 @api_options
 @as_json_option
 def show(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Print the state of a study, its open round, and the shares of the current policy."""
+    """Print the verdict on a study, its state, its open round, and the shares of the current policy."""
     with open_api(store, url, key) as api:
         overview = api.show(name)
-    _print_study(overview, as_json)
+        verdict = None if as_json else api.report(name).verdict
+    _print_study(overview, as_json, verdict)
 
 
 def _action(
@@ -408,13 +412,15 @@ def read_shares(text: str) -> dict[str, float]:
     return shares
 
 
-def _print_study(study: StudyOverview, as_json: bool) -> None:
+def _print_study(study: StudyOverview, as_json: bool, verdict: StudyVerdict | None = None) -> None:
     """Print one study as text, or as JSON."""
     if as_json:
         print_json(study)
         return
     screen = console()
     screen.print(f"{study.name}: {study.state}", style="bold")
+    if verdict is not None:
+        _print_verdict(screen, verdict)
     for sentence in () if study.confirmation is None else verdict_text(study.confirmation):
         screen.print(f"  {sentence}")
     print_facts(screen, _facts(study))
@@ -426,6 +432,21 @@ def _print_study(study: StudyOverview, as_json: bool) -> None:
         if len(shares) > 10:
             rest = sum(served.share for served in shares[10:])
             screen.print(f"and {len(shares) - 10} more with {rest:.1%} together", style="dim")
+
+
+_DECISION_STYLES = {"ship": "bold green", "do_not_ship": "bold red", "fix_data": "bold red", "stopped": "bold red"}
+
+
+def _print_verdict(screen: Console, verdict: StudyVerdict) -> None:
+    screen.print(verdict.headline, style=_DECISION_STYLES.get(verdict.decision, "bold"))
+    for sentence in (verdict.sentence, verdict.next_step, verdict.served):
+        if sentence:
+            screen.print(f"  {sentence}")
+    header, rows = verdict_table(verdict)
+    if rows:
+        screen.print()
+        print_table(screen, header, rows, text=(0, 1, 3, 4))
+        screen.print()
 
 
 _RESOLVED = {"learn": "learned as it is at the next close", "discard": "left out at the next close"}

@@ -185,6 +185,10 @@ class Actions:
         name = call.path("name")
         form = await self._read_form(call, session, name)
         action, reason = form.get("action", ""), form.get("reason", "")
+        is_final = action == "archive" or (action == "deploy" and form.get("without_confirmation") == "yes")
+        if is_final and form.get("typed_name", "").strip() != name:
+            problem = f"{action} needs the name of the study, typed as {name!r}; nothing was changed"
+            return await self._pages.render_study(call, session, name, problem, 400)
         options: dict[str, str | bool] = {}
         if action == "pause" and "hold" in form:
             options["hold"] = form["hold"]

@@ -75,6 +75,8 @@ class Alarm:
     level: str
     """"alarm" if the study does not serve or learn, "warning" if it continues."""
     text: str
+    is_in_verdict: bool = False
+    """True if the verdict on the study is about the same."""
 
 
 def is_monitor_pause(entry: AuditRow) -> bool:
@@ -88,11 +90,11 @@ def find_alarms(snapshot: StudySnapshot, study: StudyOverview, audit_log: AuditL
     row = snapshot.row
     if row.state == "paused" and (entry := audit_log.last_pause(row.number)) is not None:
         if is_monitor_pause(entry):
-            alarms.append(Alarm("alarm", f"Stopped by the guardrail monitor: {entry.reason.partition(': ')[2]}"))
+            alarms.append(Alarm("alarm", f"Stopped by the guardrail monitor: {entry.reason.partition(': ')[2]}", True))
         else:
             alarms.append(Alarm("warning", f"Paused by {entry.who}: {entry.reason or 'no reason given'}"))
     if (problem := study.source_problem) is not None:
-        alarms.append(Alarm("alarm", f"Round {problem.round} cannot be measured: {problem.message}"))
+        alarms.append(Alarm("alarm", f"Round {problem.round} cannot be measured: {problem.message}", True))
     closes_at = study.closes_at
     if closes_at is not None and now > closes_at + max(MAX_OVERDUE_SECONDS, 0.1 * (closes_at - study.opened_at)):
         late = format_time_span(now - closes_at)

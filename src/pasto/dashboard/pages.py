@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote
 
+from pasto.dashboard.action_facts import describe_effect, list_offered
 from pasto.dashboard.audit_log import Alarm, AuditLogReader, find_alarms
 from pasto.dashboard.chart_data import NO_STORE, RoundSamples, answer_tradeoff, build_series
 from pasto.dashboard.renderer import HTML, PageFrame, render_page
 from pasto.dashboard.sessions import Session, Sessions
+from pasto.errors import PastoError
 from pasto.report.data_quality_records import CandidateCounts
 from pasto.report.records import BlendRecord, Report, read_record
 from pasto.report.sections import ReportSection, concurrent_section
+from pasto.report.verdict_records import StudyVerdict
 from pasto.service.holdout import HoldoutRecord
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
@@ -37,6 +40,23 @@ class StudyState:
     study: StudyOverview
     alarms: list[Alarm]
     now: float
+    offered: tuple[str, ...]
+    """Actions that can succeed, by what was measured last."""
+    is_baseline_served: bool
+    """True if everybody gets the baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictPart:
+    """Verdict on a study, for its page or for the dialog of an action."""
+
+    verdict: StudyVerdict | None
+    problem: str
+    """Reason why there is no verdict."""
+    alarms: list[Alarm]
+    effect: str
+    """What the action of a dialog changes; empty on the page."""
+    is_dialog: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +144,29 @@ class Pages:
 
     async def head(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the state of a study; the page requests it every few seconds."""
-        return await self._part(call, session, "parts/head.html", lambda: self._read_state(call.path("name")))
+        return await self._part(call, session, "parts/head_update.html", lambda: self._read_state(call.path("name")))
 
     async def actions(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the forms of the allowed actions."""
         return await self._part(call, session, "parts/actions.html", lambda: self._read_state(call.path("name")))
+
+    async def verdict(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Render the verdict on a study; for the dialog of an action, in short and with what the action changes."""
+        name, action = call.path("name"), call.query("action").get("action", "")
+        problem, body = "", b""
+        try:
+            body = (await ask_report(call, name, "json", names_others=session.may_read_study(""))).body
+        except (PastoError, ApiError) as error:
+            problem = str(error)
+
+        def work() -> VerdictPart:
+            if problem:
+                return VerdictPart(None, problem, self._read_state(name).alarms, "", bool(action))
+            report = read_record(json.loads(body), Report)
+            spec = self._service.policy_cache.snapshot(name).spec
+            return VerdictPart(report.verdict, "", [], describe_effect(action, report, spec), bool(action))
+
+        return await self._part(call, session, "parts/verdict.html", work)
 
     async def answer(self, call: HttpRequest, session: Session) -> HttpResponse:
         """Render the blend with its certificate and prices, and the data quality."""
@@ -211,7 +249,10 @@ class Pages:
         study = self._service.show(name)
         snapshot = self._service.policy_cache.snapshot(name)
         now = self._clock()
-        return StudyState(study, find_alarms(snapshot, study, self._audit_log, now), now)
+        alarms = find_alarms(snapshot, study, self._audit_log, now)
+        cells = () if snapshot.policy is None else snapshot.policy.cells
+        is_baseline = all(dict(cell.values) == dict(snapshot.spec.baseline) for cell in cells)
+        return StudyState(study, alarms, now, list_offered(snapshot), is_baseline)
 
     def _list_studies(self, session: Session) -> StudyLines:
         lines = []

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from pasto.dashboard.sessions import Session
 from pasto.formatting import (
@@ -24,8 +25,11 @@ from pasto.formatting import (
 )
 from pasto.report.data_quality_text import departure_text
 from pasto.report.edit_text import describe_change
-from pasto.report.guardrail_text import basis_text, certificate_text, verdict_text
+from pasto.report.guardrail_text import basis_text, certificate_text
 from pasto.report.ramp_text import describe_enrolment, describe_layer, describe_ramp, show_share
+from pasto.report.verdict_html import render_verdict
+from pasto.report.verdict_records import StudyVerdict
+from pasto.report.verdict_text import verdict_text
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, Headers, HttpResponse
 
@@ -52,6 +56,10 @@ def _describe_change(change: Any) -> str:
     if isinstance(change, Mapping):
         return describe_change(change["field"], change["before"], change["after"])
     return describe_change(change.field, change.before, change.after)
+
+
+def _render_verdict(verdict: StudyVerdict) -> Markup:
+    return Markup(render_verdict(verdict))  # noqa: S704 - it escapes every name and sentence
 
 
 def _pretty(value: Any) -> str:
@@ -82,7 +90,8 @@ TEMPLATES.filters.update(
     confidence=format_confidence,
     basis=basis_text,
     certificate=certificate_text,
-    verdict=verdict_text,
+    confirmation=verdict_text,
+    verdict=_render_verdict,
     departure=departure_text,
     change=_describe_change,
 )
@@ -118,6 +127,7 @@ NAMES = (
     "charts.js",
     "formatting.js",
     "tradeoff.js",
+    "verdict.css",
     "icon.svg",
     "vendor/htmx.min.js",
     "vendor/uPlot.iife.min.js",
@@ -129,7 +139,8 @@ NAMES = (
 @cache
 def render_part(name: str) -> tuple[bytes, str]:
     """Return a static file and its digest."""
-    body = files("pasto.dashboard").joinpath("static", *name.split("/")).read_bytes()
+    folder = files("pasto.report") if name == "verdict.css" else files("pasto.dashboard").joinpath("static")
+    body = folder.joinpath(*name.split("/")).read_bytes()
     return body, sha256(body).hexdigest()[:16]
 
 

@@ -68,6 +68,7 @@ class Dashboard:
             self._post(f"{STUDY}/edit", "Edit a study.", actions.edit, pool="changes"),
             self._get(f"{STUDY}/head", "Refresh the state of a study.", pages.head),
             self._get(f"{STUDY}/actions", "Refresh the actions on a study.", pages.actions),
+            self._get(f"{STUDY}/verdict", "Refresh the verdict on a study.", pages.verdict),
             self._get(f"{STUDY}/answer", "Refresh the blend and the data quality.", pages.answer),
             self._get(f"{STUDY}/report.html", "Download the report.", pages.report),
             self._get(f"{STUDY}/export.json", "Download the shares for another platform.", pages.export),

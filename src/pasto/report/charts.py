@@ -29,7 +29,7 @@ _lock = Lock()
 def draw_chart(name: str, report: Report) -> str | None:
     """Return one of a report's charts as an SVG element; None if there is nothing to draw.
 
-    >>> draw_chart("lifts", Report("feed", "draft", 0, 0, "")) is None
+    >>> draw_chart("lifts", Report("feed", "draft", 0, 0)) is None
     True
     """
     with _lock:

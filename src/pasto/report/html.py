@@ -9,10 +9,14 @@ from html import escape
 from pasto.errors import MissingExtraError, PastoWarning
 from pasto.report.charts import draw_chart
 from pasto.report.records import Report
-from pasto.report.sections import ReportSection, build_sections
+from pasto.report.sections import VERDICT_DRAWING, ReportSection, build_sections
 from pasto.report.text import is_numeric_cell
+from pasto.report.verdict_html import render_verdict, verdict_style
 
 STYLE = """
+:root { --text: #222; --muted: #5a6373; --line: #e4e4e4; --good: #14663a; --good-background: #e2f4e9;
+  --warning: #7a4a00; --bad: #b3261e; --bad-background: #fde7e5; --note-background: #eaeef6;
+  --blend: #0072b2; --single: #b35c00; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 p { max-width: 46rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
@@ -31,8 +35,8 @@ GLOSSARY = (
 def render_html(report: Report) -> str:
     """Return the whole report as one page.
 
-    >>> page = render_html(Report("feed", "draft", 0, 0, "5 < 6 & nothing else."))
-    >>> "<p>5 &lt; 6 &amp; nothing else.</p>" in page, "<script" in page
+    >>> page = render_html(Report("5 < 6 & nothing else", "draft", 0, 0))
+    >>> "<h1>5 &lt; 6 &amp; nothing else: draft</h1>" in page, "<script" in page
     (True, False)
     """
     sections = build_sections(report)
@@ -43,23 +47,26 @@ def render_html(report: Report) -> str:
         "<!doctype html>\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{STYLE}</style></head>\n<body>\n{body}\n<footer><p>{escape(GLOSSARY)}</p></footer>\n</body></html>\n"
+        f"<style>{STYLE}{verdict_style()}</style></head>\n<body>\n{body}\n<footer><p>{escape(GLOSSARY)}</p></footer>\n</body></html>\n"
     )
 
 
 def _draw_charts(sections: Sequence[ReportSection], report: Report) -> dict[str, str]:
     """Return the drawings of the sections by name; none, with a warning, if the library for them is not installed."""
-    names = [section.drawing for section in sections if section.drawing is not None]
+    names = [section.drawing for section in sections if section.drawing not in (None, VERDICT_DRAWING)]
+    drawings = {} if report.verdict is None else {VERDICT_DRAWING: render_verdict(report.verdict)}
     try:
-        return {name: draw_chart(name, report) or "" for name in names}
+        return drawings | {name: draw_chart(name, report) or "" for name in names if name is not None}
     except MissingExtraError as missing:
         # The person who makes the page can install the library; a reader of the page cannot.
         warnings.warn(f"the page has no figures: {missing}", PastoWarning, stacklevel=3)
-        return {}
+        return drawings
 
 
 def _render_section(section: ReportSection, drawings: Mapping[str, str], *, is_first: bool) -> str:
     heading = "h1" if is_first else "h2"
+    if section.drawing == VERDICT_DRAWING:
+        return drawings[VERDICT_DRAWING]
     lines = [f"<{heading}>{escape(section.title)}</{heading}>"]
     lines += [f"<p>{escape(sentence)}</p>" for sentence in section.sentences]
     if section.rows:

@@ -145,7 +145,6 @@ class WinnerReport:
 class LearningReport:
     """Lifts of the learning rounds."""
 
-    claims: str
     confidence: float
     rounds: tuple[int, ...] = ()
     lifts: tuple[LiftRecord, ...] = ()
@@ -239,7 +238,6 @@ class ConfirmationReport:
     sequential: bool
     confidence: float
     note: str
-    claims: str
     lifts: tuple[LiftRecord, ...]
     predicted: tuple[PredictedLift, ...]
     sample_ratio: SampleRatioReport | None

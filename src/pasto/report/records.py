@@ -20,10 +20,10 @@ from pasto.report.lift_records import (
     GuardrailSide,
     IntervalEstimate,
     LearningReport,
-    MeasuredInterval,
     MetricSpread,
 )
 from pasto.report.ramp_text import RampReport
+from pasto.report.verdict_records import StudyVerdict
 
 Record = TypeVar("Record")
 
@@ -146,21 +146,6 @@ class PriceReport:
     low: float | None
     high: float | None
     words: str
-
-
-@dataclass(frozen=True, slots=True)
-class ContradictionReport:
-    """A guardrail that is certified although the blend's measured interval lies beyond its limit."""
-
-    guardrail: str
-    metric: str
-    phase: Literal["learning", "confirming"]
-    side: GuardrailSide
-    at: str | float
-    holds: float
-    measured: MeasuredInterval
-    relative: bool
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +306,8 @@ class Report:
     state: str
     round: int
     version: int
-    claims: str
+    verdict: StudyVerdict | None = None
+    """Decision and judged metrics; None in a report that was not made by a service."""
     metrics: tuple[str, ...] = ()
     rounds_learned: int = 0
     blend: BlendRecord | None = None
@@ -340,7 +326,6 @@ class Report:
     prices: tuple[PriceReport, ...] = ()
     trade_off: TradeoffReport | None = None
     spreads: Mapping[str, MetricSpread] = field(default_factory=dict)
-    contradictions: tuple[ContradictionReport, ...] = ()
     quality: QualityReport | None = None
     age: float = 0.0
     """Age of the open round in seconds."""
@@ -398,8 +383,8 @@ def extend_record(record: object, kind: type[Record], **more: object) -> Record:
 def write_record(record: object) -> dict[str, Any]:
     """Return a record as JSON has it; a number that is not finite becomes None.
 
-    >>> write_record(Report("feed", "draft", 0, 0, "Nothing was measured yet."))["claims"]
-    'Nothing was measured yet.'
+    >>> write_record(Report("feed", "draft", 0, 0))["state"]
+    'draft'
     """
     import msgspec
 
@@ -410,7 +395,7 @@ def write_record(record: object) -> dict[str, Any]:
 def read_record(document: Mapping[str, Any], kind: type[Record]) -> Record:
     """Read a record from its JSON; fields of later versions are ignored.
 
-    >>> report = Report("feed", "draft", 0, 0, "Nothing was measured yet.")
+    >>> report = Report("feed", "draft", 0, 0)
     >>> read_record(write_record(report), Report) == report
     True
     """

@@ -25,7 +25,6 @@ from pasto.report.guardrail_text import (
     certificate_text,
     own_units_text,
     understated_text,
-    verdict_text,
 )
 from pasto.report.lift_records import (
     ConfirmationReport,
@@ -43,9 +42,10 @@ from pasto.report.records import (
     GuardrailReport,
     HeldRoundRecord,
     Report,
-    SourceProblem,
     TradeoffReport,
 )
+from pasto.report.verdict_records import StudyVerdict
+from pasto.report.verdict_text import verdict_table
 
 Row = tuple[str, ...]
 MAX_ROWS = 20
@@ -69,23 +69,24 @@ class ReportSection:
 def build_sections(report: Report) -> tuple[ReportSection, ...]:
     """Return the sections of a report that have content.
 
-    >>> report = Report("feed", "draft", 0, 0, "Nothing was measured yet.")
-    >>> [(section.title, section.sentences) for section in build_sections(report)]
-    [('feed: draft', ('Nothing was measured yet.',))]
+    >>> [(section.title, section.sentences) for section in build_sections(Report("feed", "draft", 0, 0))]
+    [('feed: draft', ())]
     """
     return tuple(_sections(report))
 
 
 def _sections(report: Report) -> Iterator[ReportSection]:
     yield _opening_section(report)
+    if report.verdict is not None:
+        yield verdict_section(report.verdict)
     if report.source_problem is not None:
-        yield _source_section(report.source_problem)
+        yield ReportSection("Source", (_UNMEASURED_TEXT,))
     if report.guardrail_monitor.tripped is not None:
-        yield ReportSection("Guardrail monitor", (f"Stopped: {report.guardrail_monitor.tripped.reason}", _REARM_TEXT))
+        yield ReportSection("Guardrail monitor", (_REARM_TEXT,))
     if report.held:
         yield _held_section(report.held)
     if report.confirmation is not None and report.confirmation.lifts:
-        yield from _confirmation_sections(report.confirmation, report.claims)
+        yield from _confirmation_sections(report.confirmation)
     if report.learning is not None and report.learning.lifts:
         yield from _learning_sections(report.learning)
     if report.answer is not None:
@@ -155,21 +156,30 @@ def concurrent_section(studies: Sequence[ConcurrentStudy]) -> ReportSection:
 
 
 def _opening_section(report: Report) -> ReportSection:
-    sentences = [report.claims] if report.claims else []
-    sentences += [contradiction.text for contradiction in report.contradictions]
+    sentences = []
     if report.assigned_by == "external":
         sentences.append(_EXTERNAL_TEXT)
     if report.ramp is not None:
         sentences.append(f"Ramp: {describe_ramp(report.ramp)}.")
-    if report.problem:
+    if report.problem and report.verdict is None:
         sentences.append(f"No answer yet: {report.problem}.")
     position = f", round {report.round} under policy {report.version}" if report.round else ""
     return ReportSection(f"{report.name}: {report.state}{position}", tuple(sentences))
 
 
-def _source_section(problem: SourceProblem) -> ReportSection:
-    message = problem.message.rstrip(".")
-    return ReportSection("Source", (f"Round {problem.round} cannot be measured: {message}.", _UNMEASURED_TEXT))
+VERDICT_DRAWING = "verdict"
+"""Name of the drawing that stands for the whole section on a page."""
+
+
+def verdict_section(verdict: StudyVerdict) -> ReportSection:
+    """Return the decision as a title with its reason, and a line for each metric of the blend and the best single.
+
+    >>> verdict = StudyVerdict("start", "Not started", "Nothing is served.", "", "", "learning", 0.95, True)
+    >>> verdict_section(verdict).title, verdict_section(verdict).sentences
+    ('Not started', ('Nothing is served.',))
+    """
+    sentences = tuple(text for text in (verdict.sentence, verdict.next_step, verdict.served) if text)
+    return ReportSection(verdict.headline, sentences, *verdict_table(verdict), VERDICT_DRAWING)
 
 
 def _held_section(held: Sequence[HeldRoundRecord]) -> ReportSection:
@@ -290,13 +300,10 @@ def _winner_text(winner: WinnerReport) -> str:
     )
 
 
-def _confirmation_sections(confirmation: ConfirmationReport, opening: str) -> Iterator[ReportSection]:
+def _confirmation_sections(confirmation: ConfirmationReport) -> Iterator[ReportSection]:
     look = "at any look" if confirmation.sequential else "at the horizon that was set"
     units = ", ".join(f"{arm} {count:,}" for arm, count in confirmation.units.items())
     sentences = [
-        # The report opens with the confirmation's claims if there is one; they need not be read twice.
-        *([confirmation.claims] if confirmation.claims != opening else []),
-        " ".join(verdict_text(confirmation.verdict)),
         f"Units stay in their arm and count once: {units}. Intervals hold with "
         f"{format_confidence(confirmation.confidence)} confidence {look}.",
         *adjustment_sentences(confirmation.lifts),
@@ -341,8 +348,6 @@ def _blend_section(answer: BlendRecord, *, is_frozen: bool, is_external: bool) -
         sentences.append(text)
         if is_external:
             sentences.append("It relies on the candidates that exposures name: PASTO did not draw them.")
-    if answer.outlook is not None and answer.outlook.advice and not is_frozen:
-        sentences.append(f"Advice: {answer.outlook.advice}.")
     shares = sorted(answer.probabilities.items(), key=lambda item: -item[1])
     rows = tuple((name, format_percent(share)) for name, share in shares[:MAX_ROWS])
     return ReportSection("The blend", tuple(sentences), ("candidate", "share"), rows)

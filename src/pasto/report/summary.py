@@ -1,9 +1,9 @@
-"""Sentences that sum up a study: the claims that its numbers allow, the advice to go on or stop, and prices."""
+"""Sentences that sum up a study: its verdict, the advice to go on or stop, and prices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pasto.blend import Blend, LearningForecast
@@ -15,96 +15,19 @@ from pasto.formatting import (
     format_number,
     format_percent,
 )
-from pasto.inference.guardrail_monitor import GuardrailVerdict
-from pasto.inference.lift import Lift
-from pasto.inference.round_data import WHOLE_ARM
-from pasto.inference.sample_ratio import SampleRatioCheck
 
 if TYPE_CHECKING:
     from pasto.objective import Guardrail, Objective
+    from pasto.report.lift_records import MeasuredInterval, SampleRatioReport
+    from pasto.report.records import Report, SourceProblem
+    from pasto.report.verdict_records import MetricVerdict, StudyVerdict
 
 NEGLIGIBLE_PRICE = 1e-9
-NOTHING_MEASURED = "Nothing was measured yet, and nothing can be claimed."
-TOO_FEW_UNITS = "Too little was measured yet to claim anything: a side of a comparison needs fifty units at least."
 WHAT_IF_ASSUMPTIONS = (
     "Computed from what the study believes now, without new traffic: candidates are taken to stay as they were "
     "measured, hard guardrails are met by the expected means and not with a stated confidence, and a blend's metrics "
     "are taken to be the shares' average of its candidates'. Confirm before you rely on it."
 )
-NOTHING_CONFIRMED = "No unit has been measured in this confirmation yet."
-
-
-def summary_paragraph(
-    lifts: Sequence[Lift],
-    *,
-    balance: SampleRatioCheck | None = None,
-    verdicts: Sequence[GuardrailVerdict] = (),
-    names: Sequence[str] = (),
-    is_confirmation: bool = False,
-) -> str:
-    """Return the claims that lifts, sample ratio and guardrail verdicts allow; `names` are the candidates'.
-
-    A lift that is adjusted by what units did before is claimed as adjusted.
-
-    >>> from pasto.inference.lift import LiftEstimate
-    >>> def lift(metric, low, value, high):
-    ...     estimate = LiftEstimate(value, low, high)
-    ...     return Lift("the blend", metric, 1.0, 1.0, estimate, estimate, 24, 0.95, True)
-    >>> print(summary_paragraph([lift("watch_time", 0.012, 0.02, 0.031), lift("like_rate", -0.01, 0.002, 0.015)]))
-    Over 24 rounds the blend raised watch_time by 2.00% (+1.20% to +3.10%); like_rate cannot be distinguished from the
-    control's (-1.00% to +1.50%). Each interval holds with 95% confidence, however often it is looked at.
-    """
-    if balance is not None and balance.alarm:
-        return _sample_ratio_text(balance, names)
-    targets = dict.fromkeys(lift.target for lift in lifts)
-    sentences = [_target_text([lift for lift in lifts if lift.target == target], is_confirmation) for target in targets]
-    for verdict in verdicts:
-        if verdict.state == "breach":
-            since = "" if verdict.since is None else f" since round {verdict.since + 1}"
-            sentences.append(f"The guardrail {verdict.name} has been broken{since}: traffic must be pulled.")
-        elif verdict.state == "warning":
-            sentences.append(f"The guardrail {verdict.name} may be about to break.")
-    if lifts:
-        first = lifts[0]
-        look = "however often it is looked at" if first.sequential else "at this one look, set beforehand"
-        sentences.append(f"Each interval holds with {format_confidence(first.confidence)} confidence, {look}.")
-        if adjusted := list(dict.fromkeys(lift.metric for lift in lifts if lift.adjusted is not None)):
-            verb = "is" if len(adjusted) == 1 else "are"
-            sentences.append(f"{' and '.join(adjusted)} {verb} adjusted by what units did before.")
-    return " ".join(sentences) if sentences else NOTHING_MEASURED
-
-
-def _target_text(lifts: Sequence[Lift], is_confirmation: bool) -> str:
-    rounds = max(lift.rounds for lift in lifts)
-    target = lifts[0].target
-    if not rounds:
-        return f"Nothing can be claimed of {target}: no round had units both there and in the control."
-    parts = [_lift_text(lift.best) for lift in lifts]
-    span = "the whole confirmation" if is_confirmation else format_count(rounds, "round")
-    colon = ":" if lifts[0].best.absolute.direction == "unclear" else ""
-    return f"Over {span} {target}{colon} {'; '.join(parts)}."
-
-
-def _lift_text(lift: Lift) -> str:
-    interval = f"({format_lift(lift.relative.low)} to {format_lift(lift.relative.high)})"
-    if lift.absolute.direction == "unclear":
-        return f"{lift.metric} cannot be distinguished from the control's {interval}"
-    verb = "raised" if lift.absolute.direction == "up" else "lowered"
-    return f"{verb} {lift.metric} by {format_lift(abs(lift.relative.value)).lstrip('+')} {interval}"
-
-
-def _sample_ratio_text(balance: SampleRatioCheck, names: Sequence[str]) -> str:
-    if balance.suspect is None or balance.remaining_share is None:
-        return "Nothing can be claimed: units did not arrive where they were sent."
-    arm, candidate = balance.suspect
-    units = f"the units of the arm {arm}"
-    if candidate != WHOLE_ARM:
-        name = names[candidate] if candidate < len(names) else f"candidate {candidate}"
-        units = f"the units that the arm {arm} sent to {name}"
-    return (
-        f"Nothing can be claimed: of {units}, {format_percent(balance.remaining_share, 0)} arrived, and what "
-        "lost or doubled them may have picked them by what they did. Find the cause first."
-    )
 
 
 def horizon_note(horizon: float | None, *, is_reached: bool) -> str:
@@ -234,3 +157,285 @@ def _goal_text(objective: Objective) -> str:
     (goal,) = objective.goal_metrics
     name = goal if isinstance(goal, str) else goal.name
     return f"of {name}" if objective.relative else name
+
+
+# The verdict on a study
+
+DAY_SECONDS = 86400.0
+MAX_WAIT_SECONDS = 365.0 * DAY_SECONDS
+"""Longest wait that is named as a number of days."""
+SERVED_BY_ARM = {
+    "control": "the baseline",
+    "learner": "the learner's policy",
+    "blend": "the blend",
+    "best_single": "the best single candidate",
+}
+MONITOR_PREFIX = "guardrail monitor: "
+
+
+def describe_decision(verdict: StudyVerdict, report: Report) -> tuple[str, str, str]:
+    """Return the headline of a verdict, its reason, and the next step."""
+    sample_ratio = _phase_sample_ratio(verdict, report)
+    problem = report.source_problem
+    match verdict.decision:
+        case "start":
+            return "Not started", "Nothing is served and nothing is measured.", "Check the study file, then start it."
+        case "ended":
+            return "Archived", f"The study ended and serves nothing. {_describe_final(verdict, report)}".rstrip(), ""
+        case "stopped":
+            tripped = report.guardrail_monitor.tripped
+            reason = "" if tripped is None else tripped.reason.removeprefix(MONITOR_PREFIX)
+            return (
+                "Stopped by the guardrail monitor",
+                f"{reason}.",
+                "Find the cause before it is resumed. Until then, serve the baseline.",
+            )
+        case "paused":
+            return "Paused by a person", "Nothing is learned meanwhile.", "Resume to go on where it was paused."
+        case "fix_data" if problem is not None:
+            return "Data broken", describe_source_problem(problem), "Repair the source; closing is tried again."
+        case "fix_data" if sample_ratio is not None and sample_ratio.alarm:
+            advice = "Find where units are lost or doubled before anything is decided."
+            return "Data broken", describe_mismatch(sample_ratio), advice
+        case "fix_data":
+            text = "Standard errors are too small, so nothing can be certified."
+            return "Data broken", text, f"{_advice(report) or 'Find out why they are too small.'}"
+        case "ship":
+            unclear = [row.name for row in judged_rows(verdict) if row.role == "guardrail" and row.state != "held"]
+            rest = f", or let the confirmation run on to learn more about {', '.join(unclear)}" if unclear else ""
+            return "Ship", describe_rows(judged_rows(verdict)), f"Deploy the blend{rest}."
+        case "deployed" | "deployed_unconfirmed":
+            return _describe_deployed(verdict, report)
+        case "confirm":
+            text = "The learner predicts that more rounds are not worth their cost. Units that were not used to "
+            text += f"choose the blend have not measured it yet. {describe_rows(judged_rows(verdict))}"
+            return "Ready to confirm", text, _advice(report)
+        case "do_not_ship":
+            return "Do not ship", _describe_refusal(verdict), _advise_refused(verdict, report)
+        case "collect":
+            return _describe_collecting(verdict, report)
+
+
+def _describe_deployed(verdict: StudyVerdict, report: Report) -> tuple[str, str, str]:
+    state = "missing" if report.confirmation is None else report.confirmation.verdict.state
+    opening = {
+        "confirmed": "Its confirmation showed:",
+        "missing": "It was deployed without a confirmation. While learning:",
+    }.get(state, "It was deployed although it was not confirmed:")
+    warned = [entry.name for entry in report.guardrail_monitor.verdicts if entry.state == "warning"]
+    advice = f"Watch {', '.join(dict.fromkeys(warned))}: the stop level may soon be reached." if warned else ""
+    headline = "Shipped" if state == "confirmed" else "Shipped without being confirmed"
+    return headline, f"{opening} {describe_rows(judged_rows(verdict))}", advice
+
+
+def _describe_final(verdict: StudyVerdict, report: Report) -> str:
+    if all(row.state == "not_measured" for row in judged_rows(verdict)):
+        return "Its last confirmation measured nothing." if report.confirmation is not None else "It measured nothing."
+    source = "Its confirmation showed:" if report.confirmation is not None else "While learning, it measured:"
+    return f"{source} {describe_rows(judged_rows(verdict))}"
+
+
+def _describe_collecting(verdict: StudyVerdict, report: Report) -> tuple[str, str, str]:
+    wait = describe_wait(verdict.wait_seconds)
+    headline = f"Keep collecting{f', {wait}' if wait else ''}"
+    if verdict.phase == "confirming":
+        if report.confirmation is None or not report.confirmation.lifts:
+            return headline, "The confirmation has measured nothing yet.", "Wait for its first look."
+        advice = (
+            "Let the confirmation run on."
+            if wait
+            else (
+                "At the values measured so far, more time does not decide for the blend. "
+                "Let it run on, or end the study."
+            )
+        )
+        return headline, describe_rows(judged_rows(verdict)), advice
+    if report.answer is None:
+        problem = report.problem or "nothing has been measured yet"
+        waiting = f" {format_count(len(report.waiting), 'round')} may still get late events." if report.waiting else ""
+        return headline, f"{problem[:1].upper()}{problem[1:]}.{waiting}", "Wait for the first rounds."
+    return headline, describe_rows(judged_rows(verdict)), _advice(report)
+
+
+def _describe_refusal(verdict: StudyVerdict) -> str:
+    """Return why a blend must not be served: what is broken or worse, or that nothing is certified."""
+    against = [row for row in judged_rows(verdict) if row.state in ("worse", "broken") and row.kind != "soft"]
+    if not against:
+        words = describe_rows(judged_rows(verdict))
+        return f"No blend is certified, and more rounds are not predicted to find one. {words}"
+    parts = []
+    for row in against:
+        holds = row.predicted_to_hold
+        is_surprise = row.state == "broken" and holds is not None and holds >= verdict.confidence
+        note = f", although the learner predicted with {format_percent(holds)} that it holds" if is_surprise else ""
+        parts.append(f"{describe_row(row)}{note}")
+    return f"{_join(parts)}."
+
+
+def _advise_refused(verdict: StudyVerdict, report: Report) -> str:
+    if verdict.phase == "confirming":
+        return "Archive the study; callers go back to the baseline."
+    return _advice(report) or "Loosen a guardrail, or archive the study."
+
+
+def _advice(report: Report) -> str:
+    """Return the learner's advice as a sentence; it is a prediction."""
+    outlook = None if report.answer is None else report.answer.outlook
+    advice = "" if outlook is None else outlook.advice
+    return f"The learner's advice: {advice}." if advice else ""
+
+
+def judged_rows(verdict: StudyVerdict) -> tuple[MetricVerdict, ...]:
+    """Return goals and guardrails of a verdict, without the other metrics."""
+    return tuple(row for row in verdict.metrics if row.role != "other")
+
+
+def describe_rows(rows: Sequence[MetricVerdict]) -> str:
+    """Return the words of a verdict's metrics as one sentence, with the value of the goal.
+
+    >>> from pasto.report.lift_records import MeasuredInterval
+    >>> from pasto.report.verdict_records import MetricVerdict
+    >>> up = MeasuredInterval(0.034, 0.02, 0.05)
+    >>> goal = MetricVerdict("watch", "watch", "goal", "better", "up", True, up, None, "at_least", 0.0, "")
+    >>> rails = [MetricVerdict(name, name, "guardrail", "held", "held", True, up, None, "at_least", -0.02, "")
+    ...          for name in ("likes", "shares")]
+    >>> describe_rows([goal, *rails])
+    'watch is up, +3.40%; likes and shares are held.'
+    """
+    parts = []
+    for row in rows:
+        if row.role == "goal":
+            value = "" if row.blend is None else f", {format_level(row.blend.value, row.relative)}"
+            parts.append(f"{row.name} is {'not shown to be better' if row.state == 'not_shown' else row.word}{value}")
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row.role == "guardrail":
+            word = row.word
+            if row.state == "not_shown":
+                is_clear = _is_clear_of_stop(row)
+                word = "not shown to hold" if not is_clear else "not shown to hold, but clear of the stop level"
+            names.setdefault(word, []).append(row.name)
+    for word, listed in names.items():
+        subject = f"{', '.join(listed[:-1])} and {listed[-1]}" if len(listed) > 1 else listed[0]
+        parts.append(f"{subject} {'are' if len(listed) > 1 else 'is'} {word}")
+    return f"{_join(parts)}." if parts else ""
+
+
+def describe_row(row: MetricVerdict) -> str:
+    """Return a metric with its word, its interval and its limit.
+
+    >>> from pasto.report.lift_records import MeasuredInterval
+    >>> from pasto.report.verdict_records import MetricVerdict
+    >>> interval = MeasuredInterval(-0.051, -0.068, -0.032)
+    >>> describe_row(MetricVerdict("likes", "likes", "guardrail", "broken", "broken", True, interval, None,
+    ...                            "at_least", -0.02, "at least -2%"))
+    'likes is broken: -5.10% (-6.80% to -3.20%), limit at least -2%'
+    """
+    word = row.word
+    if row.state == "not_shown":
+        word = "not shown to hold" if row.role == "guardrail" else "not shown to be better"
+    phrase = describe_metric(row.name, word, row.blend, row.relative)
+    if row.role != "guardrail":
+        return phrase
+    is_clear = _is_clear_of_stop(row) if row.state == "not_shown" else None
+    stop = "" if row.stop is None else format_level(row.stop, row.relative)
+    return f"{phrase}, limit {row.limit_text}{describe_stop(is_clear, stop)}"
+
+
+def _is_clear_of_stop(row: MetricVerdict) -> bool | None:
+    """Return whether the whole interval is on the right side of the stop level; None if it has another unit."""
+    if row.blend is None or row.stop is None:
+        return None
+    return row.blend.low >= row.stop if row.side == "at_least" else row.blend.high <= row.stop
+
+
+def describe_metric(name: str, word: str, measured: MeasuredInterval | None, relative: bool) -> str:
+    """Return a metric with its word and its interval.
+
+    >>> describe_metric("likes", "not measured", None, True)
+    'likes is not measured'
+    """
+    return f"{name} is {word}" if measured is None else f"{name} is {word}: {format_measured(measured, relative)}"
+
+
+def describe_stop(is_clear: bool | None, stop: str) -> str:
+    """Return where an interval lies against a stop level; nothing if the word is enough."""
+    if is_clear is None:
+        return ""
+    return f", {'clear of' if is_clear else 'perhaps beyond'} its stop level {stop}"
+
+
+def format_measured(interval: MeasuredInterval, relative: bool) -> str:
+    """Return a measured interval: shares as percentages, levels as numbers.
+
+    >>> from pasto.report.lift_records import MeasuredInterval
+    >>> format_measured(MeasuredInterval(0.5, 0.25, 1.0), False), format_measured(MeasuredInterval(0.5, 0, 1), True)
+    ('0.5 (0.25 to 1)', '+50.00% (+0.00% to +100.00%)')
+    """
+    value, low, high = (format_level(end, relative) for end in (interval.value, interval.low, interval.high))
+    return f"{value} ({low} to {high})"
+
+
+def format_level(value: float, relative: bool) -> str:
+    """Return one number of a verdict's row in the unit of the row."""
+    return format_lift(value) if relative else format_number(value)
+
+
+def describe_wait(seconds: float | None) -> str:
+    """Return an estimated time in one unit; nothing if it is not known.
+
+    >>> describe_wait(None), describe_wait(7200.0), describe_wait(86400.0 * 5.6), describe_wait(86400.0 * 900)
+    ('', 'about 2 more hours', 'about 6 more days', 'more than a year')
+    """
+    if seconds is None:
+        return ""
+    if seconds > MAX_WAIT_SECONDS:
+        return "more than a year"
+    for unit, size in (("day", DAY_SECONDS), ("hour", 3600.0)):
+        if seconds > 1.5 * size:
+            return f"about {round(seconds / size)} more {unit}s"
+    return "about 1 more hour"
+
+
+def describe_served(state: str, arms: Mapping[str, float], only: str | None) -> str:
+    """Return what the units of a study get now; `only` is the candidate that everybody gets.
+
+    >>> describe_served("learning", {"learner": 0.8, "control": 0.2}, None)
+    "Served now: the learner's policy to 80%, the baseline to 20%."
+    >>> describe_served("paused", {"fallback": 1.0}, "w=1")
+    'Served now: w=1 to everyone.'
+    """
+    if not arms:
+        return ""
+    if only is not None:
+        return f"Served now: {only} to everyone."
+    if state == "paused":
+        return "Served now: the blend to everyone."
+    parts = [f"{SERVED_BY_ARM.get(arm, arm)} to {100.0 * share:.3g}%" for arm, share in arms.items()]
+    return f"Served now: {', '.join(parts)}."
+
+
+def describe_source_problem(problem: SourceProblem) -> str:
+    """Return the problem of a study whose own tables cannot be read."""
+    return f"Round {problem.round} cannot be measured: {problem.message.rstrip('.')}."
+
+
+def describe_mismatch(sample_ratio: SampleRatioReport) -> str:
+    """Return the claim that a sample-ratio mismatch allows: none."""
+    suspect = sample_ratio.suspect
+    if suspect is None or suspect.left is None:
+        return "Units did not arrive where they were sent, so nothing can be claimed."
+    sent = f"the arm {suspect.arm}" + ("" if suspect.candidate is None else f" sent to {suspect.candidate}")
+    return (
+        f"Of the units of {sent}, {format_percent(suspect.left, 0)} arrived, so nothing can be claimed: what lost or "
+        "doubled them may have picked them by what they did."
+    )
+
+
+def _phase_sample_ratio(verdict: StudyVerdict, report: Report) -> SampleRatioReport | None:
+    measured = report.confirmation if verdict.phase == "confirming" else report.learning
+    return None if measured is None else measured.sample_ratio
+
+
+def _join(parts: Sequence[str]) -> str:
+    return "; ".join(parts)

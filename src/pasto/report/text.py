@@ -17,8 +17,8 @@ WIDTH = 100
 def render_text(report: Report) -> str:
     r"""Return the whole report as lines.
 
-    >>> render_text(Report("feed", "draft", 0, 0, "Nothing was measured yet."))
-    'feed: draft\n===========\nNothing was measured yet.\n'
+    >>> render_text(Report("feed", "draft", 0, 0))
+    'feed: draft\n===========\n'
     """
     lines: list[str] = []
     for place, section in enumerate(build_sections(report)):

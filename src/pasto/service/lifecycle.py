@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pasto.errors import LifecycleError, OptionError
-from pasto.report.guardrail_text import verdict_text
 from pasto.report.lift_records import ConfirmationVerdict
+from pasto.report.verdict_text import verdict_text
 
 STATES = ("draft", "learning", "confirming", "deployed", "paused", "archived")
 SERVING = ("learning", "confirming", "deployed", "paused")
@@ -96,8 +96,11 @@ def target(
     reason: str = "",
     paused_from: str | None = None,
     without_confirmation: bool = False,
+    hold: str = "",
 ) -> str:
     """Return the state that an action leads to; LifecycleError names the possible actions if it is not one of them.
+
+    A pause that holds the baseline is possible in a pause, too: it replaces the blend that is served.
 
     >>> target("feed", "learning", "confirm"), target("feed", "paused", "resume", paused_from="deployed")
     ('confirming', 'deployed')
@@ -111,6 +114,8 @@ def target(
     sources = chosen.sources
     if action == "deploy" and without_confirmation:
         sources = (*sources, "learning")
+    if action == "pause" and hold == "baseline":
+        sources = (*sources, "paused")
     if state not in sources:
         raise LifecycleError(_refusal(study, state, action, sources))
     if action == "deploy" and without_confirmation and not reason.strip():

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from pasto.report.guardrail_text import verdict_text
 from pasto.report.lift_records import ConfirmationReport, ConfirmationVerdict, SampleRatioReport
 from pasto.report.records import ArmVerdict, SourceProblem, write_record
+from pasto.report.summary import describe_mismatch, describe_source_problem
+from pasto.report.verdict_text import verdict_text
 from pasto.service.rounds.close import StudyTransition
 from pasto.service.rounds.data_quality_check import show_sender
 from pasto.service.webhook import TEST_EVENT, WebhookSpec
@@ -164,10 +165,7 @@ def describe_confirmation(
 
 def describe_sample_ratio(row: StudyRow, sample_ratio: SampleRatioReport, now: float) -> Notification:
     """Return the notification about units that do not match their shares."""
-    suspect = sample_ratio.suspect
-    cell = "" if suspect is None else f" most of all in arm {suspect.arm}"
-    cell += "" if suspect is None or suspect.candidate is None else f", candidate {suspect.candidate}"
-    reason = f"sample-ratio mismatch: units do not match the shares of the policy{cell}"
+    reason = f"Data broken. {describe_mismatch(sample_ratio)}"
     return Notification(
         "sample_ratio_mismatch", now, reason, row.name, row.round, row.version, row.state, sample_ratio=sample_ratio
     )
@@ -175,7 +173,7 @@ def describe_sample_ratio(row: StudyRow, sample_ratio: SampleRatioReport, now: f
 
 def describe_failing_source(row: StudyRow, problem: SourceProblem) -> Notification:
     """Return the notification about a study's own tables that cannot be read."""
-    reason = f"the study's own tables cannot be read: {problem.message}"
+    reason = f"Data broken. {describe_source_problem(problem)}"
     return Notification(
         "source_failing", problem.since, reason, row.name, row.round, row.version, row.state, source=problem
     )

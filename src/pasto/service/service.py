@@ -50,7 +50,7 @@ from pasto.service.ramp import RampTarget, read_target
 from pasto.service.rejections import read_rejected_events
 from pasto.service.reports.builder import ReportBuilder
 from pasto.service.reports.confirmation_report import judge_missing_confirmation
-from pasto.service.reports.guardrail_report import SEVERITY
+from pasto.service.reports.verdict import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
 from pasto.service.retention import Retention, UnitErasure, delete_old_exposures
 from pasto.service.rounds.close import (
@@ -383,7 +383,8 @@ class Service:
         - `shares={"control": ..., "best_single": ..., "blend": ...}` divides the traffic of a confirmation; the default
           is a third each.
         - `days=14`, or `until` a time (ISO 8601, or seconds since 1970), sets when a confirmation is judged.
-        - `hold="baseline"` serves the baseline in a pause, even if there is a certified blend.
+        - `hold="baseline"` serves the baseline in a pause, even if there is a certified blend; also in a study that is
+          paused already.
 
         A study that the guardrail monitor paused needs a reason to be resumed.
         """
@@ -401,7 +402,13 @@ class Service:
                     "to resume it needs a reason, which the audit log keeps; say why it may be served again"
                 )
             state = target(
-                name, row.state, action, reason=reason, paused_from=paused_from, without_confirmation=skips_confirmation
+                name,
+                row.state,
+                action,
+                reason=reason,
+                paused_from=paused_from,
+                without_confirmation=skips_confirmation,
+                hold=str(options.get("hold", "")),
             )
             if action == "start":
                 check_source(self.policy_cache.spec(row))

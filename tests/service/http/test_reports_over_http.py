@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def test_a_report_comes_as_json_as_text_and_as_a_page(site: Site) -> None:
     report = site.client.get("/v1/studies/feed/report").json()
-    assert {"name", "state", "blend", "accounting", "claims", "learning", "guardrails", "quality"} <= set(report)
+    assert {"name", "state", "blend", "accounting", "verdict", "learning", "guardrails", "quality"} <= set(report)
     assert report["quality"]["duplicates"] == 0
     text = site.client.get("/v1/studies/feed/report?format=text")
     assert text.headers["content-type"] == "text/plain; charset=utf-8"

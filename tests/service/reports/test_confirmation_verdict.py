@@ -98,7 +98,9 @@ def confirming(playground: Make, floor: str, **options: Any) -> Playground:
 def test_an_inconclusive_confirmation_is_deployed_only_with_an_override_and_a_reason(playground: Make) -> None:
     place = confirming(playground, "-5%")
     place.crowd(300)
-    with pytest.raises(LifecycleError, match=r"'feed' is not confirmed.*Not shown to hold: y at least -2%") as refused:
+    with pytest.raises(
+        LifecycleError, match=r"'feed' is not confirmed.*y is not shown to hold: .*, limit at least -2%"
+    ) as refused:
         place.service.change("feed", "deploy", who="ann", reason="confirmed")
     assert "or deploy it without a confirmation and with a reason" in str(refused.value)
     assert "--without-confirmation" in str(refused.value)

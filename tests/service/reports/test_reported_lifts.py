@@ -69,7 +69,6 @@ def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Mak
     assert (reported_lift["relative"]["low"], reported_lift["level"]) == (direct.relative.low, direct.level)
     assert 2.0 < reported_lift["level"] / 0.1 < 60.0  # a ratio, not its numerator
     assert not report["quality"]["sample_ratio"]["alarm"]
-    assert report["claims"].startswith("Over 8 rounds the learner's traffic raised x by")
     series = next(one for one in learning["history"] if (one["target"], one["metric"]) == ("the blend", "x"))
     assert series["rounds"] == list(range(1, 9))
     assert series["cumulative"]["value"][-1] == pytest.approx(
@@ -87,7 +86,9 @@ def test_units_that_are_lost_on_the_way_void_every_claim(playground: Make) -> No
     ratio = report["quality"]["sample_ratio"]
     assert ratio["alarm"]
     assert (ratio["suspect"]["arm"], ratio["suspect"]["candidate"]) == ("learner", "w=0")
-    assert report["claims"].startswith("Nothing can be claimed")
+    assert report["verdict"]["decision"] == "fix_data"
+    assert "so nothing can be claimed" in report["verdict"]["sentence"]
+    assert {row["word"] for row in report["verdict"]["metrics"]} == {"not shown"}
 
 
 def test_quality_reports_capped_values_and_late_events(playground: Make) -> None:
@@ -109,9 +110,10 @@ def test_a_report_of_nothing_claims_nothing(playground: Make) -> None:
     place = playground()
     report = place.service.report("feed")
     document = write_record(report)
-    assert document["claims"] == "Nothing was measured yet, and nothing can be claimed."
+    assert document["verdict"]["headline"] == "Keep collecting"
+    assert {row["word"] for row in document["verdict"]["metrics"]} == {"not measured"}
     assert document["confirmation"] is None
-    assert "Nothing was measured yet" in render_text(report)
+    assert "No round has been learned yet." in render_text(report)
     with pytest.raises(NotFittedError):
         place.service.what_if("feed", keep=["y >= -1%"])
 
@@ -141,7 +143,6 @@ def test_a_confirmation_counts_each_unit_once_and_reports_the_promised_shares(pl
     predicted = {(one["target"], one["metric"]): one for one in confirmation["predicted"]}
     assert predicted["the blend", "x"]["predicted"] == pytest.approx(document["frozen"]["lifts"]["x"] / 100, rel=1e-6)
     assert predicted["the blend", "x"]["inside"]
-    assert document["claims"] == confirmation["claims"]
     assert "Predicted and realised" in render_text(report)
     overview = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
     assert overview.state == "deployed"
@@ -260,7 +261,7 @@ def test_a_page_needs_no_other_files(playground: Make) -> None:
     assert "http-equiv" not in page
     assert "src=" not in page
     assert all("w3.org" in part.split('"')[0] for part in page.split('="http')[1:])
-    assert page.count("<svg") == 2
+    assert page.count('<svg role="img"') == 2
 
 
 def test_plans_start_from_what_was_measured(playground: Make) -> None:

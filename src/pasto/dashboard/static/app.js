@@ -72,6 +72,18 @@
     if (fills && event.target.files.length) document.getElementById(fills).value = await event.target.files[0].text();
   });
   document.getElementById("round-range")?.addEventListener("change", loadCharts);
+  // A button opens the dialog of its action; the facts in it are read when it opens.
+  document.addEventListener("click", (event) => {
+    const opener = event.target.closest?.("[data-dialog]");
+    const menu = document.querySelector(".study-actions .menu[open]");
+    if (menu && !menu.contains(event.target)) menu.open = false;
+    if (event.target.closest?.("[data-cancel]")) return event.target.closest("dialog").close();
+    if (!opener) return;
+    if (menu) menu.open = false;
+    const dialog = document.getElementById(opener.dataset.dialog);
+    dialog.showModal();
+    for (const facts of dialog.querySelectorAll(".action-facts")) htmx.trigger(facts, "open-dialog");
+  });
   document.querySelector("[data-focus]")?.focus();
   loadCharts();
 })();

@@ -31,11 +31,11 @@ from pasto.service.close_record import describe_closed_round
 from pasto.service.event_accounting import EventAccounting
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.ramp import report_ramp
-from pasto.service.reports.candidate_estimates import CandidateEstimates, estimate_candidates
+from pasto.service.reports.candidate_estimates import CandidateEstimates, estimate_candidates, estimate_prices
 from pasto.service.reports.confirmation_report import judge_missing_confirmation, report_confirmation
-from pasto.service.reports.guardrail_report import estimate_prices, find_contradictions, report_guardrails
 from pasto.service.reports.lift_report import measure_spreads, read_sample_ratio, report_learned_lifts
 from pasto.service.reports.tradeoff import read_posterior_means, report_tradeoff
+from pasto.service.reports.verdict import judge_study, report_guardrails
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, shares
 from pasto.service.rounds.data_quality_check import list_departures, list_held_rounds, read_sender_record
@@ -95,7 +95,7 @@ class ReportBuilder:
         measured = report.confirmation if is_phase and report.confirmation is not None else report.learning
         sample_ratio = None if measured is None else measured.sample_ratio
         quality = report_quality(snapshot.spec, snapshot.rounds.rounds, accounting, report.answer, sample_ratio)
-        return replace(
+        live = replace(
             report,
             accounting=accounting,
             quality=quality,
@@ -103,6 +103,7 @@ class ReportBuilder:
             source_problem=source_problem,
             concurrent=self.find_concurrent(snapshot, others),
         )
+        return replace(live, verdict=judge_study(snapshot, live))
 
     def find_concurrent(self, snapshot: StudySnapshot, others: Iterable[StudySnapshot]) -> tuple[ConcurrentStudy, ...]:
         """Return the other studies that ran on units of a study at the same time, the largest share first."""
@@ -156,13 +157,11 @@ class ReportBuilder:
         estimates = _estimate_or_none(snapshot)
         prices, trade_off = _report_prices(snapshot, estimates, answer)
         confirmation = None if state.frozen is None else _report_confirmation(snapshot, estimates, state.frozen)
-        confirmed_lifts = () if confirmation is None else confirmation.lifts
         return Report(
             name=row.name,
             state=row.state,
             round=row.round,
             version=row.version,
-            claims=learning.claims if confirmation is None else confirmation.claims,
             metrics=tuple(spec.metrics),
             rounds_learned=0 if study is None else study.rounds,
             blend=blend,
@@ -179,7 +178,6 @@ class ReportBuilder:
             prices=prices,
             trade_off=trade_off,
             spreads=measure_spreads(spec, rounds),
-            contradictions=find_contradictions(spec, answer, learning.lifts, confirmed_lifts),
             assigned_by="external" if spec.is_external else "pasto",
             ramp=None if state.ramp is None else report_ramp(spec.traffic, state.ramp, state.paused_from or row.state),
         )

@@ -16,6 +16,8 @@ from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.objective import Objective
 from pasto.optimize import solve_exact, summarize_blend
 from pasto.report.lift_records import IntervalEstimate
+from pasto.report.records import PriceReport
+from pasto.report.summary import price_text
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
 from pasto.study import Study
@@ -157,3 +159,19 @@ def baseline_place(estimates: CandidateEstimates, candidates: Sequence[int]) -> 
     if estimates.baseline is None or estimates.baseline not in candidates:
         return None
     return list(candidates).index(estimates.baseline)
+
+
+def estimate_prices(spec: StudySpec, estimates: CandidateEstimates) -> tuple[PriceReport, ...]:
+    """Estimate the gain in the goal if each guardrail is relaxed by one unit, with its interval."""
+    objective = spec.objective
+    if not objective.guardrails:
+        return ()
+    blend, draws = solve_draws(estimates, objective, estimates.usable_candidates)
+    reports = []
+    for name, guardrail in zip(objective.names, objective.guardrails, strict=True):
+        draw_prices = [draw.prices.get(name, np.nan) for draw in draws]
+        price = summarize_draws(blend.prices.get(name, np.nan), draw_prices, spec.confidence)
+        text = price_text(guardrail, objective, price.value, price.low, price.high, confidence=spec.confidence)
+        sentence = f"{text[:1].upper()}{text[1:]}."
+        reports.append(PriceReport(name, price.value, price.low, price.high, sentence))
+    return tuple(reports)

@@ -32,7 +32,6 @@ from pasto.report.lift_records import (
     WinnerReport,
 )
 from pasto.report.records import BlendRecord, finite
-from pasto.report.summary import NOTHING_MEASURED, TOO_FEW_UNITS, summary_paragraph
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.spec import build_quantities
@@ -55,14 +54,14 @@ def report_learned_lifts(
     answer: BlendRecord | None,
     baseline: int | None,
 ) -> LearningReport:
-    """Report the lifts of a learning study, by round and over all rounds, with its sample ratio and its claims.
+    """Report the lifts of a learning study, by round and over all rounds, with its sample ratio.
 
     The lifts of `answer` and of the best single candidate look better than they are, because both were chosen on the
     rounds they are measured on. A confirmation measures them without this bias.
     """
     measured = [entry for entry in latest(rounds) if entry.cells]
     if not measured:
-        return LearningReport(NOTHING_MEASURED, spec.confidence)
+        return LearningReport(spec.confidence)
     record = record_rounds(measured)
     targets = _list_targets(record, names, answer)
     metrics = build_quantities(spec)
@@ -72,7 +71,6 @@ def report_learned_lifts(
     sample_ratio = check_sample_ratio(record)
     recent = record if len(measured) <= MAX_HISTORY_ROUNDS else record_rounds(measured[-MAX_HISTORY_ROUNDS:])
     return LearningReport(
-        claims=report_claims(spec, [lift for lift in lifts if lift.target != SINGLE_TARGET], sample_ratio, names),
         confidence=spec.confidence,
         rounds=tuple(record.versions),
         lifts=tuple(map(lift_record, lifts)),
@@ -80,26 +78,6 @@ def report_learned_lifts(
         sample_ratio=sample_ratio_report(sample_ratio, names),
         winner=_find_winner(record, spec, names, baseline),
     )
-
-
-def report_claims(
-    spec: StudySpec,
-    lifts: Sequence[Lift],
-    sample_ratio: SampleRatioCheck | None,
-    names: Sequence[str],
-    *,
-    is_confirmation: bool = False,
-) -> str:
-    """Return the claims about the goal and the guardrails in one paragraph."""
-    metrics = aimed_quantities(spec)
-    bounded = [
-        lift
-        for lift in lifts
-        if lift.metric in metrics and math.isfinite(lift.best.relative.low + lift.best.relative.high)
-    ]
-    if not bounded and not (sample_ratio is not None and sample_ratio.alarm):
-        return TOO_FEW_UNITS
-    return summary_paragraph(bounded, balance=sample_ratio, names=names, is_confirmation=is_confirmation)
 
 
 def covariates(spec: StudySpec) -> dict[str, Quantity]:
