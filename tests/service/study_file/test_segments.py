@@ -10,6 +10,7 @@ import pytest
 
 from pasto.document_validation import ProblemList
 from pasto.errors import StudyFileError
+from pasto.objective import parse_keep
 from pasto.service.study_file import EXAMPLE, build_json_schema, parse_spec, read_document
 from pasto.service.study_file.segments import MAX_SEGMENT_CELLS, MAX_SEGMENTS, SEGMENTS, read_segments, write_segments
 from pasto_sdk.enrolment import SegmentRule
@@ -41,15 +42,20 @@ def read(given: object) -> SegmentRule:
         (
             {"tenure_days": [7, 30, 180]},
             TENURE,
-            ["tenure_days < 7", "tenure_days 7 to 30", "tenure_days 30 to 180", "tenure_days >= 180"],
+            ["tenure_days below 7", "tenure_days 7 to 30", "tenure_days 30 to 180", "tenure_days from 180"],
         ),
-        ({"balance": [-0.5]}, {"attribute": "balance", "cuts": [-0.5]}, ["balance < -0.5", "balance >= -0.5"]),
+        ({"balance": [-0.5]}, {"attribute": "balance", "cuts": [-0.5]}, ["balance below -0.5", "balance from -0.5"]),
         (LEVEL, LEVEL, ["level: 1", "level: 2.5"]),
         ({"employee": [True, False]}, STAFF, ["employee: true", "employee: false"]),
         (
             {"plan": ["free", "paid"], "tenure_days": [7]},
             [{"attribute": "plan", "values": ["free", "paid"]}, {"attribute": "tenure_days", "cuts": [7]}],
-            ["free / tenure_days < 7", "free / tenure_days >= 7", "paid / tenure_days < 7", "paid / tenure_days >= 7"],
+            [
+                "free / tenure_days below 7",
+                "free / tenure_days from 7",
+                "paid / tenure_days below 7",
+                "paid / tenure_days from 7",
+            ],
         ),
         (
             [LEVEL, STAFF],
@@ -83,7 +89,7 @@ def test_a_study_without_segments_writes_none() -> None:
 def test_units_are_in_the_segment_of_their_attributes() -> None:
     rule = read({"plan": ["free", "paid"], "tenure_days": [7, 30]})
     assert rule.find_segment({"plan": "paid", "tenure_days": 7}) == "paid / tenure_days 7 to 30"
-    assert rule.find_segment({"plan": "paid", "tenure_days": 30}) == "paid / tenure_days >= 30"
+    assert rule.find_segment({"plan": "paid", "tenure_days": 30}) == "paid / tenure_days from 30"
     assert rule.find_segment({"plan": "gold", "tenure_days": 30}) == "other"
 
 
@@ -126,6 +132,7 @@ VALUE_LIST = list(map(str, range(MAX_SEGMENTS)))
         ([ACTIVITY, ACTIVITY], "segments", "has the attribute 'activity' twice; give it once, with all its values"),
         ({"a": VALUE_LIST[:10], "b": [1, 2, 3, 4]}, "segments", "gives 51 segments with 'other', and 50 are the most"),
         ({"a": ["x" * 150, "y"], "b": ["z" * 60]}, "segments", "a name of 213 characters, and 200 are the most"),
+        ({"activity": ["each", "new"]}, "segments", "gives a segment the name 'each', by which guardrails mean all"),
         ({"a": ["x", "x / y"], "b": ["y / z", "z"]}, "segments", "gives two segments the name 'x / y / z'"),
     ],
 )
@@ -133,6 +140,11 @@ def test_segments_that_cannot_be_applied_are_refused(segments: Any, field: str, 
     with pytest.raises(StudyFileError) as refused:
         parse_spec(document(segments=segments), stored=True)
     assert problem in refused.value.problems[field]
+
+
+def test_a_guardrail_can_name_a_segment() -> None:
+    for name in read([STAFF, {"attribute": "tenure_days", "cuts": [7, 30]}]).names:
+        assert parse_keep(f"likes >= 3, within={name}")["within"] == name
 
 
 def test_as_many_segments_as_stated_are_taken() -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise, product
 from typing import Any
 
 from pasto.document_validation import MAX_TEXT_CHARACTERS, FieldKind, ProblemList, show_value
+from pasto.objective import EACH_SEGMENT
 from pasto.service.study_file.audience import MAX_ATTRIBUTES, RESERVED_ATTRIBUTES
 from pasto.service.study_file.spec import TeamSource, plain
 from pasto_sdk.enrolment import (
@@ -51,8 +52,8 @@ def read_segments(problems: ProblemList, path: str, given: object) -> SegmentRul
     ... ):
     ...     print(read_segments(ProblemList(), "segments", given).names)
     ('new', 'heavy')
-    ('tenure_days < 7', 'tenure_days 7 to 30', 'tenure_days >= 30')
-    ('low / tenure_days < 7', 'low / tenure_days >= 7', 'high / tenure_days < 7', 'high / tenure_days >= 7')
+    ('tenure_days below 7', 'tenure_days 7 to 30', 'tenure_days from 30')
+    ('low / tenure_days below 7', 'low / tenure_days from 7', 'high / tenure_days below 7', 'high / tenure_days from 7')
     """
     before = len(problems.found)
     attributes = [
@@ -221,6 +222,11 @@ def _name_segments(problems: ProblemList, path: str, attributes: Sequence[Segmen
         )
     elif repeated := [name for place, name in enumerate(names) if name in names[:place]]:
         problems.add(path, f"gives two segments the name {repeated[0]!r}; use other values")
+    elif EACH_SEGMENT in names:
+        problems.add(
+            path,
+            f"gives a segment the name {EACH_SEGMENT!r}, by which guardrails mean all segments; use another value",
+        )
     else:
         return SegmentRule(tuple(attributes), tuple(names))
     return None
@@ -231,7 +237,7 @@ def _name_parts(attribute: SegmentAttribute) -> list[str]:
     if not cuts:
         return [value if isinstance(value, str) else f"{name}: {_show(value)}" for value in attribute.values]
     between = [f"{name} {low} to {high}" for low, high in pairwise(cuts)]
-    return [f"{name} < {cuts[0]}", *between, f"{name} >= {cuts[-1]}"]
+    return [f"{name} below {cuts[0]}", *between, f"{name} from {cuts[-1]}"]
 
 
 def _show(value: float | str | bool) -> str:
