@@ -13,6 +13,8 @@ from pasto.errors import StudyFileError
 from pasto.objective import parse_keep
 from pasto.service.study_file import EXAMPLE, build_json_schema, parse_spec, read_document
 from pasto.service.study_file.segments import MAX_SEGMENT_CELLS, MAX_SEGMENTS, SEGMENTS, read_segments, write_segments
+from pasto.study import Study
+from pasto.study.segmented_study import SegmentedStudy
 from pasto_sdk.enrolment import SegmentRule
 
 ACTIVITY = {"attribute": "activity", "values": ["new", "casual", "regular", "heavy"]}
@@ -159,6 +161,68 @@ def test_segments_and_candidates_fit_into_a_policy_document() -> None:
     with pytest.raises(StudyFileError, match="50 segments, which with 1,001 candidates are 50,050 shares, and 50,000"):
         parse_spec(small, stored=True)
     parse_spec({**small, "candidates": rows[:-1]}, stored=True)
+
+
+def test_the_study_learns_the_segments() -> None:
+    rails = [{"metric": "like_rate", "at_least": "-2%"}, {"metric": "like_rate", "at_least": "-5%", "within": "each"}]
+    spec = parse_spec(document(segments=ACTIVITY, guardrails=rails), stored=True)
+    study = spec.build_study(seed=7)
+    assert isinstance(study, SegmentedStudy)
+    assert list(study.policy.segments) == [*ACTIVITY["values"], "other"]
+    assert study.control_share == spec.traffic.control
+    assert study.objective.names == ("like_rate", "like_rate within each")
+    assert spec.document["learner"]["contrast"] is None
+    assert Study.from_state(study.state()).policy == study.policy
+
+
+@pytest.mark.parametrize("segment", ["each", "new", "other"])
+def test_guardrails_within_segments_are_kept(segment: str) -> None:
+    of_all = {"metric": "like_rate", "at_least": "-2%", "penalty": 5}
+    rails = [of_all, {"metric": "like_rate", "at_least": "-5%", "within": segment}]
+    spec = parse_spec(document(segments=ACTIVITY, guardrails=rails), stored=True)
+    assert [rail.within for rail in spec.guardrails] == [None, segment]
+    assert [rail.name for rail in spec.guardrails] == ["like_rate", f"like_rate within {segment}"]
+    assert [rail.get("within") for rail in spec.document["guardrails"]] == [None, segment]
+    assert parse_spec(spec.document, stored=True) == spec
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "problem"),
+    [
+        (
+            {"guardrails": [{"metric": "like_rate", "at_least": "-2%", "within": "each"}]},
+            "guardrails[0].within",
+            "is 'each', and the study has no segments; leave it out, or give segments",
+        ),
+        (
+            {"segments": ACTIVITY, "guardrails": [{"metric": "like_rate", "at_least": "-2%", "within": "haevy"}]},
+            "guardrails[0].within",
+            "names no segment: 'haevy'; did you mean 'heavy'?",
+        ),
+        (
+            {"segments": ACTIVITY, "guardrails": [{"metric": "like_rate", "at_least": "-2%", "within": "each"}] * 2},
+            "guardrails[1]",
+            "is kept twice on the same side within 'each'",
+        ),
+        ({"segments": ACTIVITY, "learner": "scgd"}, "learner", "segments= needs learner='thompson', got 'scgd'"),
+        (
+            {"segments": ACTIVITY, "learner": {"name": "thompson", "contrast": "auto"}},
+            "learner",
+            "segments= does not go with Thompson(contrast='auto') yet; leave it out",
+        ),
+        ({"segments": ACTIVITY, "history": [{"like_weight": 1}]}, "segments", "cannot be given with history yet"),
+    ],
+)
+def test_what_does_not_go_with_segments_is_refused(changes: dict[str, Any], field: str, problem: str) -> None:
+    with pytest.raises(StudyFileError) as refused:
+        parse_spec(document(**changes), stored=True)
+    assert problem in refused.value.problems[field]
+
+
+def test_a_continuous_space_has_no_segments() -> None:
+    ranges = {"ranges": {"weight": {"low": 0, "high": 2}}, "baseline": {"weight": 1}, "segments": ACTIVITY}
+    with pytest.raises(StudyFileError, match="segments cannot be given with ranges yet; list the settings"):
+        parse_spec({k: v for k, v in document(**ranges).items() if k != "parameters"}, stored=True)
 
 
 def test_another_platform_has_no_segments() -> None:

@@ -393,13 +393,16 @@ def _find_rail(target: Mapping[str, Any], rail: str, path: str, spec: StudySpec)
     return found
 
 
-def _rail_keys(spec: StudySpec) -> list[tuple[str, bool]]:
-    """Return what identifies each guardrail: its metric and its side."""
+RailKey = tuple[str, bool, str | None]
+"""What identifies a guardrail: its metric, its side and its segment."""
+
+
+def _rail_keys(spec: StudySpec) -> list[RailKey]:
     return [_rail_key(rail) for rail in spec.guardrails]
 
 
-def _rail_key(rail: GuardrailSpec) -> tuple[str, bool]:
-    return rail.metric, rail.lower
+def _rail_key(rail: GuardrailSpec) -> RailKey:
+    return rail.metric, rail.lower, rail.within
 
 
 def _order_guardrails(spec: StudySpec, given: StudySpec, problems: dict[str, str]) -> list[Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pasto.document_validation import ProblemList, nearest_name, show_value, within
 from pasto.errors import ObjectiveError
 from pasto.metrics import Metric
-from pasto.objective import Objective, Ratio, maximize, minimize
+from pasto.objective import EACH_SEGMENT, Objective, Ratio, maximize, minimize
 from pasto.objective.goals import likely_percentage
 from pasto.service.study_file.amounts import read_loss
 from pasto.service.study_file.schema import FIELDS, MAX_GUARDRAILS
@@ -17,9 +17,14 @@ from pasto.service.study_file.spec import GuardrailLevel, GuardrailSpec, plain
 
 
 def read_goals(
-    problems: ProblemList, document: Mapping[str, object], metrics: Mapping[str, Metric], *, stored: bool = False
+    problems: ProblemList,
+    document: Mapping[str, object],
+    metrics: Mapping[str, Metric],
+    segments: Sequence[str] = (),
+    *,
+    stored: bool = False,
 ) -> tuple[Objective, tuple[GuardrailSpec, ...]] | None:
-    """Return the objective and its guardrails, or None and problems.
+    """Return the objective and its guardrails, or None and problems; `segments` are the names of all segments.
 
     A bound that the metric cannot cross is refused, except in a study that is stored already: it goes on as it is.
     """
@@ -32,7 +37,7 @@ def read_goals(
     for place, row in enumerate(given):
         path = f"guardrails[{place}]"
         rail = _read_rail(problems, path, row, metrics)
-        if rail is None:
+        if rail is None or not _check_within(problems, path, rail, segments):
             continue
         if not stored and (wrong := find_useless_bound(rail, metrics[rail.metric])) is not None:
             problems.add(within(path, wrong[0]), wrong[1])
@@ -42,7 +47,7 @@ def read_goals(
         side = {"at_least" if rail.lower else "at_most": rail.at.written()}
         try:
             objective = objective.keep(
-                objective_metric(metrics[rail.metric]), penalty=rail.penalty, within=None, **side
+                objective_metric(metrics[rail.metric]), penalty=rail.penalty, within=rail.within, **side
             )
         except ObjectiveError as error:
             problems.add(path, f"cannot be used: {error}")
@@ -73,6 +78,8 @@ def rail_document(rail: GuardrailSpec) -> dict[str, Any]:
     """Return a guardrail as a study file writes it."""
     percent = rail.at.relative
     written: dict[str, Any] = {"metric": rail.metric, "at_least" if rail.lower else "at_most": rail.at.written()}
+    if rail.within is not None:
+        written["within"] = rail.within
     if rail.penalty is not None:
         written["penalty"] = rail.penalty
     if rail.loss_budget is not None:
@@ -152,7 +159,24 @@ def _read_rail(problems: ProblemList, path: str, given: object, metrics: Mapping
             f"meets its guardrail. Put it at or {word} {at.written()}",
         )
         return None
-    return GuardrailSpec("", metric.name, at, lower, penalty, losses["loss_budget"], stop_at, tolerance)
+    inside = fields.get("within")
+    return GuardrailSpec("", metric.name, at, lower, penalty, losses["loss_budget"], stop_at, tolerance, inside)
+
+
+def _check_within(problems: ProblemList, path: str, rail: GuardrailSpec, segments: Sequence[str]) -> bool:
+    """Return whether a guardrail is about all units, or about segments that there are."""
+    if rail.within is None or (segments and rail.within in (EACH_SEGMENT, *segments)):
+        return True
+    if segments:
+        hint = nearest_name(rail.within, (EACH_SEGMENT, *segments))
+        problems.add(within(path, "within"), f"names no segment: {show_value(rail.within)}; {hint}")
+    else:
+        problems.add(
+            within(path, "within"),
+            f"is {show_value(rail.within)}, and the study has no segments; leave it out, or give segments such as "
+            "{attribute: activity, values: [new, heavy]}",
+        )
+    return False
 
 
 def _default_tolerance(at: GuardrailLevel) -> float:

@@ -26,6 +26,7 @@ from pasto.service.study_file.sources import check_attributes, read_source
 from pasto.service.study_file.spec import LAYER_PARTS, LayerSpec, RoundsSpec, StudySpec, TeamSource, TrafficSpec
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
+from pasto_sdk.enrolment import OTHER_SEGMENT
 
 DAY_SECONDS = 86_400.0
 DEPLOY_SECONDS = 180.0 * DAY_SECONDS
@@ -54,7 +55,9 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
         problems.add("name", "is missing; write up to 63 of a-z, 0-9, _ and -, such as home-feed")
     candidates = read_candidates(problems, fields)
     metrics = _read_metrics(problems, fields)
-    aims = read_goals(problems, fields, metrics, stored=stored)
+    segments = fields.get("segments")
+    names = () if segments is None else (*segments.names, OTHER_SEGMENT)
+    aims = read_goals(problems, fields, metrics, names, stored=stored)
     traffic = _read_traffic(problems, fields.get("traffic", {}))
     rounds = _read_rounds(problems, fields.get("rounds", {}))
     learner = _read_learner(problems, fields, traffic, None if candidates is None else candidates.candidates)
@@ -64,12 +67,12 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
         problems.add("rounds.exposures", "cannot be counted in tables of your own; end rounds by time, with every")
     exposures = _read_exposures(problems, fields.get("exposures", {}), source)
     layer = _read_layer(problems, fields["layer"], exposures) if "layer" in fields else None
-    segments = fields.get("segments")
     if not stored and isinstance(document, Mapping) and "segments" in document:
         problems.add("segments", "cannot be learned yet: a study has one blend for all units; leave segments out")
     if segments is not None:
-        count = len(candidates.candidates) if candidates and isinstance(candidates.candidates, Candidates) else None
-        check_segments(problems, segments, count, source, is_external=exposures.get("assigned_by") == "external")
+        is_external = exposures.get("assigned_by") == "external"
+        given = None if candidates is None else candidates.candidates
+        check_segments(problems, segments, given, source, is_external=is_external, has_history="history" in fields)
     if source is not None:
         check_attributes(problems, fields.get("audience", ()), segments, source)
     check_times(problems, metrics, rounds.maturity, source)
@@ -282,6 +285,8 @@ def _build_learner(
         options["floor"] = traffic.min_share
         if isinstance(candidates, Space):
             options.setdefault("structure", "process")
+        elif fields.get("segments") is not None:
+            options.setdefault("contrast", None)  # no contrast can be learned by segment yet
         elif "contrast" not in options:
             is_small = candidates is not None and len(candidates) <= MAX_CONTRASTED_CANDIDATES
             options["contrast"] = "auto" if traffic.control > 0 and is_small else None

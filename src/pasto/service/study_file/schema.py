@@ -249,6 +249,14 @@ FIELDS = FieldTable(
             "5",
         ),
         Field(
+            "guardrails.within",
+            text_kind(),
+            "all traffic",
+            "In a study with segments: `each` if it holds in every segment by itself, or the segment in which it "
+            "holds; a percentage is then over the baseline of the same segment",
+            "each",
+        ),
+        Field(
             "guardrails.loss_budget",
             LOSS,
             "—",

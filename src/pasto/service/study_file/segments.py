@@ -11,6 +11,7 @@ from pasto.document_validation import MAX_TEXT_CHARACTERS, FieldKind, ProblemLis
 from pasto.objective import EACH_SEGMENT
 from pasto.service.study_file.audience import MAX_ATTRIBUTES, RESERVED_ATTRIBUTES
 from pasto.service.study_file.spec import TeamSource, plain
+from pasto.space import Candidates, Space
 from pasto_sdk.enrolment import (
     MAX_ATTRIBUTE_NUMBER,
     MAX_SEGMENT_CHARACTERS,
@@ -96,18 +97,21 @@ def write_segments(rule: SegmentRule) -> dict[str, Any] | list[dict[str, Any]]:
 def check_segments(
     problems: ProblemList,
     rule: SegmentRule,
-    candidate_count: int | None,
+    candidates: Candidates | Space | None,
     source: TeamSource | None,
     *,
     is_external: bool,
+    has_history: bool,
 ) -> None:
     """Note what the rest of a study file has that does not fit its segments."""
     count = len(rule.names) + 1
-    if candidate_count is not None and count * candidate_count > MAX_SEGMENT_CELLS:
+    if isinstance(candidates, Space):
+        problems.add("segments", "cannot be given with ranges yet; list the settings with parameters or candidates")
+    elif candidates is not None and (shares := count * len(candidates)) > MAX_SEGMENT_CELLS:
         problems.add(
             "segments",
-            f"gives {count} segments, which with {candidate_count:,} candidates are {count * candidate_count:,} "
-            f"shares, and {MAX_SEGMENT_CELLS:,} are the most; use fewer segments, or fewer candidates",
+            f"gives {count} segments, which with {len(candidates):,} candidates are {shares:,} shares, and "
+            f"{MAX_SEGMENT_CELLS:,} are the most; use fewer segments, or fewer candidates",
         )
     if is_external:
         problems.add(
@@ -115,6 +119,8 @@ def check_segments(
             "cannot be given with assigned_by: external, because another platform assigns the units; leave one of them "
             "out",
         )
+    if has_history:
+        problems.add("segments", "cannot be given with history yet, because its rows name no segment; leave one out")
     if source is not None:
         known = source.tables.exposures.attributes
         for attribute in (part.attribute for part in rule.attributes):

@@ -21,7 +21,7 @@ from pasto.study import Study
 from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 from pasto.study.history_table import History
 from pasto.study.pending_rounds import count_remembered_policies
-from pasto_sdk.enrolment import AudienceCondition, SegmentRule
+from pasto_sdk.enrolment import OTHER_SEGMENT, AudienceCondition, SegmentRule
 from pasto_sdk.policy_document import Value
 
 
@@ -77,6 +77,8 @@ class GuardrailSpec:
     """Level at which the study stops: the metric is surely on the wrong side of it."""
     tolerance: float
     """Distance from `at` to the stop level if the file names none."""
+    within: str | None = None
+    """Segment in which it holds by itself, "each" for all of them; None if it holds for all traffic together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,11 @@ class StudySpec:
     """Layer whose studies share no unit; None if the study is in none."""
 
     @property
+    def segment_names(self) -> tuple[str, ...]:
+        """Names of the segments, "other" last; empty without segments."""
+        return () if self.segments is None else (*self.segments.names, OTHER_SEGMENT)
+
+    @property
     def covariates(self) -> tuple[Column, ...]:
         """Columns by which metrics are adjusted, each once: in lifts, and for the learner."""
         covariates = [metric.covariate for metric in self.metrics.values() if metric.covariate is not None]
@@ -285,6 +292,7 @@ class StudySpec:
             max_share=self.traffic.max_share,
             new_candidate_share=self.traffic.new_candidate_share,
             history=self.history,
+            segments=self.segment_names or None,
         )
 
 
