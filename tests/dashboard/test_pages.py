@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from pasto.dashboard.renderer import NAMES, POLICY
+from pasto.dashboard.actions import describe_replay
+from pasto.dashboard.renderer import NAMES, POLICY, render_page
 from pasto.errors import NotFittedError
 from pasto.report.data_quality_records import SenderDeparture
 from pasto.report.records import MonitorReport, PauseRecord, Report
+from pasto.report.replay_report import ReplayDifference, ReplayReport, RoundingDifference
 from pasto.service.service import Service
 from pasto.service.study_file import EXAMPLE
 
@@ -283,6 +285,17 @@ def test_a_ramp_is_shown_and_moved_by_a_form(browser: Any, learned: Service) -> 
 def test_a_replay_is_reported(browser: Any, learned: Service) -> None:
     page = browser.post("/studies/feed/replay", {"token": browser.token("/studies/feed")})
     assert "Identical: 3 rounds" in page.text
+
+
+def test_a_replay_on_another_processor_is_reported() -> None:
+    same = ReplayReport(False, 3, None, rounding=RoundingDifference(2, 3e-15))
+    page = render_page("parts/replay.html", describe_replay(same)).body.decode()
+    assert ">3 rounds computed again, the same up to rounding: largest difference of a share 3e-15" in page
+    assert "notice good" in page
+    other = ReplayReport(False, 1, ReplayDifference(2, "policy", "3f9a", "c0ff"))
+    page = render_page("parts/replay.html", describe_replay(other)).body.decode()
+    assert "Not the same. First difference: round 2, policy: published 3f9a, computed c0ff" in page
+    assert "notice alarm" in page
 
 
 def test_the_report_is_one_file_to_keep(browser: Any, learned: Service) -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from pasto.report.replay_report import ReplayReport, describe_difference, describe_rounding
+from pasto.cli import main
+from pasto.report.replay_report import ReplayReport, describe_rounding
 from pasto.service.ingest import BatchResult
 from pasto.service.rounds.learner_step import identify_arithmetic
 from pasto.service.rounds.rounding import MAX_DIFFERENCE
@@ -146,7 +148,9 @@ def test_a_share_may_differ_by_rounding_if_other_arithmetic_computed_it(folder: 
     assert found.rounding is not None
     assert found.rounding.rounds == 1
     assert found.rounding.largest_difference == pytest.approx(0.9 * MAX_DIFFERENCE, rel=1e-6)
-    assert "the same up to rounding: largest difference of a share 9e-10" in describe_rounding(found)
+    command = CliRunner().invoke(main, ["study", "replay", "feed", "--store", str(folder)])
+    assert command.exit_code == 0
+    assert "rounds: 3; the same up to rounding: largest difference of a share 9e-10; another" in command.stdout
 
 
 @pytest.mark.parametrize("arithmetic", ["another processor", None])
@@ -155,7 +159,9 @@ def test_a_share_that_differs_by_more_than_rounding_is_found(folder: Path, arith
     shift_share(folder, version=3, share=1.1 * MAX_DIFFERENCE)
     found = replay(folder)
     assert (found.identical, found.is_same, found.rounds, found.rounding) == (False, False, 1, None)
-    assert "round 2, policy: the largest difference of a share is 1.1e-09" in describe_difference(found)
+    command = CliRunner().invoke(main, ["study", "replay", "feed", "--store", str(folder)])
+    assert command.exit_code == 1
+    assert "not the same; first difference: round 2, policy: the largest difference of a share is 1.1" in command.stdout
 
 
 def test_a_share_may_not_differ_at_all_if_this_arithmetic_computed_it(folder: Path) -> None:

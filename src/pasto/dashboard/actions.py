@@ -94,6 +94,17 @@ class ReplayPart:
     exceptions: tuple[str, ...] = ()
 
 
+def describe_replay(result: ReplayReport) -> ReplayPart:
+    """Return the result of a replay with its sentences."""
+    return ReplayPart(
+        busy=False,
+        result=result,
+        difference=describe_difference(result),
+        rounding=describe_rounding(result),
+        exceptions=tuple(describe_exceptions(result)),
+    )
+
+
 def _read_step(text: str) -> str | float:
     """Return the step of a ramp from a form, which writes shares as numbers."""
     try:
@@ -228,16 +239,7 @@ class Actions:
             if error.code != "overloaded":
                 raise
             return render_page("parts/replay.html", ReplayPart(busy=True))
-        return render_page(
-            "parts/replay.html",
-            ReplayPart(
-                busy=False,
-                result=result,
-                difference=describe_difference(result),
-                rounding=describe_rounding(result),
-                exceptions=tuple(describe_exceptions(result)),
-            ),
-        )
+        return render_page("parts/replay.html", describe_replay(result))
 
     async def _read_form(self, call: HttpRequest, session: Session, study: str) -> dict[str, str]:
         form = await read_form(call)
