@@ -7,7 +7,7 @@ import pytest
 
 import pasto
 from pasto.report.records import write_record
-from pasto.service.reports.tradeoff import PosteriorMeans, chart_tradeoff
+from pasto.service.reports.tradeoff import PosteriorMeans, chart_tradeoff, report_tradeoff
 from pasto.service.service import Service
 
 
@@ -32,6 +32,20 @@ def test_another_limit_is_another_blend() -> None:
     assert chart["blend"]["probabilities"]["b"] == pytest.approx(0.75)
     assert (chart["rails"][0]["at"], chart["rails"][0]["stated"]) == (1.0, 0.0)
     assert not write_record(chart_tradeoff(posterior_means(), {0: 5.0}))["blend"]["feasible"]
+
+
+def test_a_single_candidate_names_every_limit_that_it_breaks() -> None:
+    objective = pasto.maximize("x").keep("y", at_least=0.0).keep("z", at_most=1.0)
+    means = np.array([[2.0, 0.0, 1.0], [-2.0, 2.0, 0.0], [0.5, 3.0, 1.0]])
+    posterior = PosteriorMeans(("a", "b", "c"), means, None, objective, {})
+    chart = chart_tradeoff(posterior, {})
+    broken = {single.name: [(each.name, each.level, each.limit) for each in single.broken] for single in chart.singles}
+    assert broken == {"a": [("y", -2.0, 0.0)], "b": [("z", 3.0, 1.0)], "c": []}
+    assert [len(single.broken) for single in chart_tradeoff(posterior, {0: -3.0, 1: 4.0}).singles] == [0, 0, 0]
+    report = report_tradeoff(posterior, None)
+    assert report is not None
+    assert (report.limit, report.side) == (0.0, "at_least")
+    assert [[each.name for each in single.broken] for single in report.singles] == [["y"], ["z"], []]
 
 
 def test_percentages_are_over_the_baseline_and_ratios_of_blends_are_ratios() -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from pasto.report.lift_records import LiftHistoryRecord
 
+FORBIDDEN = "#b3261e"
+"""Colour of a limit and of its wrong side."""
 MAX_PANELS = 6
 """Metrics that the history is drawn for."""
 _lock = Lock()
@@ -113,12 +115,26 @@ def _draw_tradeoff(report: Report) -> Figure | None:
     figure, (panel,) = new_figure(width=7.0, height=4.4)
     blends = sorted((point.x, point.y) for point in trade_off.blends)
     singles = trade_off.singles
-    draw_curve(panel, [x for x, _ in blends], [y for _, y in blends], name="blends", colour=COLOURS[0])
-    single_x, single_y = [single.x for single in singles], [single.y for single in singles]
-    panel.plot(single_x, single_y, "o", color=COLOURS[1], label="single candidates")
+    # The guardrail is across and the goal is up, as on the dashboard.
+    draw_curve(panel, [y for _, y in blends], [x for x, _ in blends], name="blends", colour=COLOURS[0])
+    for is_broken, fill, label in (
+        (False, COLOURS[1], "single candidates"),
+        (True, "none", "single candidates that break a limit"),
+    ):
+        points = [single for single in singles if bool(single.broken) == is_broken]
+        if points:
+            across, up = [point.y for point in points], [point.x for point in points]
+            panel.plot(across, up, "o", color=COLOURS[1], markerfacecolor=fill, label=label)
     if trade_off.answer is not None:
-        panel.plot([trade_off.answer.x], [trade_off.answer.y], "*", markersize=14, color=COLOURS[2], label="answer")
-    label_axes(panel, title="What can be had of both", x=trade_off.x, y=trade_off.y)
+        panel.plot([trade_off.answer.y], [trade_off.answer.x], "*", markersize=14, color=COLOURS[2], label="answer")
+    if trade_off.limit is not None:
+        low, high = panel.get_xlim()
+        low, high = min(low, trade_off.limit), max(high, trade_off.limit)
+        beyond = (low, trade_off.limit) if trade_off.side == "at_least" else (trade_off.limit, high)
+        panel.axvspan(*beyond, color=FORBIDDEN, alpha=0.1, linewidth=0)
+        panel.axvline(trade_off.limit, color=FORBIDDEN, linestyle="--", linewidth=1.0)
+        panel.set_xlim(low, high)
+    label_axes(panel, title="Goal and first guardrail", x=trade_off.y, y=trade_off.x)
     draw_legend(panel)
     return figure
 

@@ -157,12 +157,25 @@ class TradeoffPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokenLimit:
+    """Guardrail that a single candidate breaks, in the unit of its limit."""
+
+    name: str
+    level: float
+    limit: float
+    unit: str
+    """% for a change over the baseline; empty for the metric's own unit."""
+
+
+@dataclass(frozen=True, slots=True)
 class SinglePoint:
     """Goal and guardrail metric of one candidate."""
 
     name: str
     x: float
     y: float
+    broken: tuple[BrokenLimit, ...] = ()
+    """Limits that the candidate breaks, of every guardrail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +187,9 @@ class TradeoffReport:
     blends: tuple[TradeoffPoint, ...]
     singles: tuple[SinglePoint, ...]
     answer: TradeoffPoint | None = None
+    limit: float | None = None
+    """Limit of the first guardrail, as a level of `y`."""
+    side: GuardrailSide = "at_least"
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,8 +390,8 @@ def finite(value: float | None) -> float | None:
 def extend_record(record: object, kind: type[Record], **more: object) -> Record:
     """Return a record of a kind that has all fields of another record, and more.
 
-    >>> extend_record(TradeoffPoint(1.0, 2.0), SinglePoint, name="a")
-    SinglePoint(name='a', x=1.0, y=2.0)
+    >>> extend_record(TradeoffPoint(1.0, 2.0), SinglePoint, name="a").name
+    'a'
     """
     return kind(**{part.name: getattr(record, part.name) for part in fields(record)}, **more)  # type: ignore[arg-type]
 

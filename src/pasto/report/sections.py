@@ -37,6 +37,7 @@ from pasto.report.lift_records import (
 from pasto.report.ramp_text import describe_ramp
 from pasto.report.records import (
     BlendRecord,
+    BrokenLimit,
     ClosedRoundRecord,
     ConcurrentStudy,
     GuardrailReport,
@@ -377,9 +378,10 @@ def _kind_text(guardrail: GuardrailReport) -> str:
 def _tradeoff_section(trade_off: TradeoffReport) -> ReportSection:
     blends = sorted(trade_off.blends, key=lambda point: (point.x, point.y))
     chosen = {round(place * (len(blends) - 1) / (MAX_BLENDS - 1)) for place in range(MAX_BLENDS)}
-    points = [] if trade_off.answer is None else [("the answer", trade_off.answer.x, trade_off.answer.y)]
-    points += [("a blend", blends[place].x, blends[place].y) for place in sorted(chosen)]
-    points += [(single.name, single.x, single.y) for single in trade_off.singles[:MAX_ROWS]]
+    points = [] if trade_off.answer is None else [("the answer", trade_off.answer.x, trade_off.answer.y, "")]
+    points += [("a blend", blends[place].x, blends[place].y, "") for place in sorted(chosen)]
+    listed = trade_off.singles[:MAX_ROWS]
+    points += [(single.name, single.x, single.y, _broken_text(single.broken)) for single in listed]
     sentences = [
         f"{trade_off.x} and {trade_off.y} as expected now, for the answer, for blends that reach the most of "
         f"{trade_off.x} at a level of {trade_off.y}, and for single candidates."
@@ -387,9 +389,19 @@ def _tradeoff_section(trade_off: TradeoffReport) -> ReportSection:
     more = len(trade_off.singles) - MAX_ROWS
     if more > 0:
         sentences.append(f"{more} more single candidates are in the JSON.")
-    rows = dict.fromkeys((name, format_number(x), format_number(y)) for name, x, y in points)
-    header = ("", trade_off.x, trade_off.y)
+    width = 4 if any(single.broken for single in listed) else 3
+    rows: dict[Row, None] = dict.fromkeys(
+        (name, format_number(x), format_number(y), broken)[:width] for name, x, y, broken in points
+    )
+    header = ("", trade_off.x, trade_off.y, "breaks")[:width]
     return ReportSection("Trade-off", tuple(sentences), header, tuple(rows), drawing="trade_off")
+
+
+def _broken_text(broken: Sequence[BrokenLimit]) -> str:
+    return "; ".join(
+        f"{each.name} {format_number(each.level)}{each.unit}, limit {format_number(each.limit)}{each.unit}"
+        for each in broken
+    )
 
 
 # Data quality, event counts and rounds

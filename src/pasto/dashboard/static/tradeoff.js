@@ -96,21 +96,32 @@ const Tradeoff = (() => {
     const y = (value) => HEIGHT - BOTTOM - ((value - bottom) / (top - bottom)) * (HEIGHT - TOP - BOTTOM);
     const svg = createShape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "plot", role: "img" });
     svg.append(createShape("title", {}, `${data.goal.name} against ${rail.name}: ${data.candidates} single candidates and the best blend`));
+    const beyond = rail.side === "at_least" ? [LEFT, x(rail.at)] : [x(rail.at), WIDTH - RIGHT];
+    svg.append(createShape("rect", { class: "forbidden", x: beyond[0], y: TOP, width: Math.max(0, beyond[1] - beyond[0]), height: HEIGHT - BOTTOM - TOP }));
     for (const at of ticks(left, right)) svg.append(createShape("line", { class: "axis", x1: x(at), x2: x(at), y1: TOP, y2: HEIGHT - BOTTOM }), createShape("text", { x: x(at), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, formatNumber(at) + rail.unit));
     for (const at of ticks(bottom, top)) svg.append(createShape("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(at), y2: y(at) }), createShape("text", { x: LEFT - 6, y: y(at) + 4, "text-anchor": "end" }, formatNumber(at) + data.goal.unit));
     svg.append(createShape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, rail.name), createShape("text", { x: 14, y: (TOP + HEIGHT - BOTTOM) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(TOP + HEIGHT - BOTTOM) / 2})` }, data.goal.name));
     svg.append(createShape("line", { class: "limit", x1: x(rail.at), x2: x(rail.at), y1: TOP, y2: HEIGHT - BOTTOM }));
-    for (const point of data.singles.filter((each) => !each.role)) addDot(svg, x(point.x), y(point.y), 4, "candidate", point.name);
+    for (const point of data.singles.filter((each) => !each.role)) addDot(svg, x(point.x), y(point.y), 4, candidateClass(point, "candidate"), describePoint(point));
     if (data.curve.length > 1) svg.append(createShape("polyline", { class: "curve", points: data.curve.map((point) => `${x(point.x)},${y(point.y)}`).join(" ") }));
-    for (const point of data.singles.filter((each) => each.role)) addDot(svg, x(point.x), y(point.y), 6, point.role === "best_single" ? "best-single" : "baseline", point.name);
+    for (const point of data.singles.filter((each) => each.role)) addDot(svg, x(point.x), y(point.y), 6, candidateClass(point, point.role === "best_single" ? "best-single" : "baseline"), describePoint(point));
     if (data.current) addDot(svg, x(data.current.x[data.across]), y(data.current.y), 6, "current", "the blend so far");
     if (blend) addDot(svg, x(blend.x[data.across]), y(blend.y), 8, "blend", "the best blend");
     const legend = createElement("ul", null, { class: "legend" });
     const legendItems = [["series-0", "best blend at these limits, and at others"], ["series-3", "the blend so far"], ["series-1", "best single"], ["text", "baseline"], ["other-candidates", "other candidates"]];
+    if (data.singles.some((point) => point.broken.length)) legendItems.push(["hollow", "hollow: breaks a limit, named when pointed at"]);
     for (const [colourClass, text] of legendItems) {
       if (colourClass !== "series-3" || data.current) legend.append(createLegendItem(colourClass, text));
     }
     container.replaceChildren(svg, legend);
+  }
+
+  const candidateClass = (point, name) => point.broken.length ? `${name} hollow` : name;
+
+  // Return a candidate's name, with the limits that it breaks: those of guardrails that are not drawn, too.
+  function describePoint(point) {
+    const reasons = point.broken.map((each) => `${each.name} ${formatNumber(each.level)}${each.unit}, limit ${formatNumber(each.limit)}${each.unit}`);
+    return [point.name, ...reasons].join("\n");
   }
 
   function addDot(svg, cx, cy, r, className, name) {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,7 +14,7 @@ from pasto.errors import NotFittedError, PastoError
 from pasto.objective import Objective, Ratio
 from pasto.optimize import summarize_blend
 from pasto.report.lift_records import GuardrailKind, GuardrailSide
-from pasto.report.records import BlendRecord, SinglePoint, TradeoffPoint, TradeoffReport, extend_record
+from pasto.report.records import BlendRecord, BrokenLimit, SinglePoint, TradeoffPoint, TradeoffReport, extend_record
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.candidate_estimates import solve_means
 from pasto.service.study_state import describe_blend
@@ -24,6 +24,8 @@ CURVE_POINTS = 24
 MAX_CHART_SINGLES = 400
 """Single candidates in the chart; of more, the best in the goal and an even choice of the others."""
 MAX_REPORT_SINGLES = 200
+MAX_ROUNDING = 1e-9
+"""Share of a limit by which rounding may miss it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class ChartSingle:
     x: float
     y: float
     role: Literal["baseline", "best_single", ""]
+    broken: tuple[BrokenLimit, ...] = ()
+    """Limits that the candidate breaks, those of guardrails that the chart does not show included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,7 @@ def report_tradeoff(posterior: PosteriorMeans, answer: BlendRecord | None) -> Tr
     x, y = _metric_row(posterior, objective.goal_metrics[0]), _metric_row(posterior, objective.guardrails[0].metric)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
+    levels = [_guardrail_levels(posterior, place) for place in range(len(objective.guardrails))]
     blends = [blend for _, blend in trace_curve(posterior, objective, 0)]
     current = None if answer is None else _summarize_shares(posterior, answer.probabilities)
     return TradeoffReport(
@@ -170,10 +175,21 @@ def report_tradeoff(posterior: PosteriorMeans, answer: BlendRecord | None) -> Tr
         y=guarded,
         blends=tuple(TradeoffPoint(blend.metrics[goal], blend.metrics[guarded]) for blend in blends),
         singles=tuple(
-            SinglePoint(name, float(x[k]), float(y[k])) for k, name in enumerate(posterior.names[:MAX_REPORT_SINGLES])
+            SinglePoint(name, float(x[k]), float(y[k]), _list_broken(objective, levels, k))
+            for k, name in enumerate(posterior.names[:MAX_REPORT_SINGLES])
         ),
+        limit=_limit_level(posterior, y),
+        side="at_least" if objective.guardrails[0].lower else "at_most",
         answer=None if current is None else TradeoffPoint(current.metrics[goal], current.metrics[guarded]),
     )
+
+
+def _limit_level(posterior: PosteriorMeans, levels: FloatArray) -> float | None:
+    """Return the first guardrail's limit as a level of its metric; None without the baseline of a percentage."""
+    rail = posterior.objective.guardrails[0]
+    if not rail.relative:
+        return rail.at
+    return None if posterior.baseline is None else float(levels[posterior.baseline]) * (1.0 + rail.at / 100.0)
 
 
 def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], across: int = 0) -> TradeoffChart:
@@ -205,6 +221,7 @@ def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], acros
             x=float(guardrail_levels[across][k]),
             y=float(goal[k]),
             role="baseline" if k == posterior.baseline else "best_single" if k == best else "",
+            broken=_list_broken(objective, guardrail_levels, k),
         )
         for k in _select_singles(goal, posterior.baseline, best)
     ]
@@ -213,6 +230,17 @@ def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], acros
         point = _chart_point(posterior, limited)
         curve.append(CurvePoint(limit, point.x[across], point.y))
     return replace(chart, singles=tuple(singles), curve=tuple(sorted(curve, key=lambda point: (point.x, point.y))))
+
+
+def _list_broken(objective: Objective, levels: Sequence[FloatArray], candidate: int) -> tuple[BrokenLimit, ...]:
+    """Return the guardrails whose limits a single candidate breaks by more than rounding."""
+    broken = []
+    for name, rail, row in zip(objective.names, objective.guardrails, levels, strict=True):
+        level = float(row[candidate])
+        missing = rail.at - level if rail.lower else level - rail.at
+        if missing > MAX_ROUNDING * max(1.0, abs(rail.at)):
+            broken.append(BrokenLimit(name, level, rail.at, "%" if rail.relative else ""))
+    return tuple(broken)
 
 
 def shift_objective(objective: Objective, limits: Mapping[int, float]) -> Objective:
