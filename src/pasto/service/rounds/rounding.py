@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pasto.errors import PastoError
 from pasto.report.records import ArmVerdict
@@ -34,26 +35,41 @@ def measure_difference(computed: str, published: str) -> float:
     """
     try:
         policies = [PublishedPolicy.from_text(text) for text in (computed, published)]
-        rest = [json.loads(upgrade_policy(text)) for text in (computed, published)]
+        rest = [_leave_out_cells(text) for text in (computed, published)]
     except (PastoError, KeyError, TypeError, ValueError):  # a damaged text
         return math.inf
-    for document in rest:
-        for part in ("cells", "candidates", "sha256"):
-            document.pop(part, None)
-    if rest[0] != rest[1]:
+    first, second = map(_list_shares, policies)
+    in_other_order = [cell for cell in first if cell in second] != [cell for cell in second if cell in first]
+    if rest[0] != rest[1] or in_other_order or not _candidates_match(*policies):
         return math.inf
-    first, second = ({(cell.arm, cell.candidate): cell.propensity for cell in policy.cells} for policy in policies)
-    if [pair for pair in first if pair in second] != [pair for pair in second if pair in first]:
-        return math.inf
-    for name, candidate in policies[0].named.items():
-        other = policies[1].named.get(name)
-        if other is not None and not (
-            candidate.candidate == other.candidate
-            and candidate.values.keys() == other.values.keys()
-            and all(_values_match(value, other.values[parameter]) for parameter, value in candidate.values.items())
-        ):
-            return math.inf
-    return max(abs(first.get(pair, 0.0) - second.get(pair, 0.0)) for pair in {*first, *second})
+    return max(abs(first.get(cell, 0.0) - second.get(cell, 0.0)) for cell in {*first, *second})
+
+
+def _leave_out_cells(text: str) -> dict[str, Any]:
+    """Return a policy's document without its cells, its candidates and its checksum."""
+    document: dict[str, Any] = json.loads(upgrade_policy(text))
+    for part in ("cells", "candidates", "sha256"):
+        document.pop(part, None)
+    for distribution in (document.get("segments") or {}).get("distributions", ()):
+        del distribution["cells"]
+    return document
+
+
+def _list_shares(policy: PublishedPolicy) -> dict[tuple[str | None, str, int], float]:
+    """Return the share of each cell by segment, arm and candidate, in order."""
+    lines = policy.cells_by_segment.values() or (policy.cells,)
+    return {(cell.segment, cell.arm, cell.candidate): cell.propensity for line in lines for cell in line}
+
+
+def _candidates_match(first: PublishedPolicy, second: PublishedPolicy) -> bool:
+    """Return whether the candidates of both policies are the same ones, except for rounded parameters."""
+    return all(
+        candidate.candidate == other.candidate
+        and candidate.values.keys() == other.values.keys()
+        and all(_values_match(value, other.values[parameter]) for parameter, value in candidate.values.items())
+        for name, candidate in first.named.items()
+        if (other := second.named.get(name)) is not None
+    )
 
 
 def _values_match(first: Value, second: Value) -> bool:
