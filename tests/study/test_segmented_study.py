@@ -260,7 +260,7 @@ def test_a_loss_budget_bounds_the_policy_on_all_traffic() -> None:
 
     assert lost(safe) <= budget
     learner, state = safe._learner, safe._state
-    answer = learner._solve(safe._problem, state, learner.posterior(state))
+    answer = learner.solve(safe._problem, state, learner.posterior(state))
     rail = answer.rails[0].uncertain
     policies = np.array(list(safe.policy.segments.values()))
     assert rail.level(policies) - 1.6448 * rail.spread(policies) >= -budget - 1e-6

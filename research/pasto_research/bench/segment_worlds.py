@@ -128,5 +128,10 @@ class SegmentJudge:
         """Return the true slack of each guardrail on all traffic."""
         return self.form.common.slack(self._blend(policies))
 
+    def own_slacks(self, policies: FloatArray) -> list[FloatArray]:
+        """Return the true slack of each guardrail of each segment."""
+        vectors = np.einsum("smk,sk->sm", self.world.means, policies)
+        return [own.slack(vector) for own, vector in zip(self.form.own, vectors, strict=True)]
+
     def _blend(self, policies: FloatArray) -> FloatArray:
         return self.form.mix(np.einsum("smk,sk->sm", self.world.means, policies))

@@ -1,4 +1,4 @@
-"""Segments benchmark: the exact worth of a blend for each segment, and the speed of exact answers with segments.
+"""Segments benchmark: the worth of a blend for each segment, the race to learn it, certificates, and speed.
 
 A world has 8 segments of random shares, 30 candidates and two hard guardrails. A candidate's mean of each metric is an
 effect common to all segments plus `heterogeneity` times an effect of the segment alone, all standard normal.
@@ -6,7 +6,9 @@ effect common to all segments plus `heterogeneity` times an effect of the segmen
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -21,12 +23,17 @@ from pasto.optimize import solve
 from pasto.optimize.exact.segmented import SegmentedProgram, solve_segmented_program, solve_segments_batch
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
+from pasto_research.bench.segment_certificates import calibrate
+from pasto_research.bench.segment_race import CHECKPOINTS, measure_race
 
 HETEROGENEITY = (0.0, 0.3, 0.6, 1.0)
 WORLDS = 200
 QUICK_WORLDS = 20
 SEGMENTS = 8
 CANDIDATES = 30
+RACE_WORLDS, SEPARATE_WORLDS, QUICK_RACE_WORLDS = 200, 40, 4
+QUICK_RACE_ROUNDS = 5
+STUDIES, MUTANT_STUDIES, QUICK_STUDIES = 400, 100, 8
 FIRST_SEED = 1_900
 SIZES = ((32, 20, 100), (32, 40, 100), (32, 20, 200), (1, 50, 1_000))
 """Problems, segments and candidates that are timed."""
@@ -41,9 +48,10 @@ def measure(
     worlds: int = WORLDS,
     sizes: Sequence[tuple[int, int, int]] = SIZES,
     repeats: int = REPEATS,
+    learned: Sequence[BenchmarkReport] = (),
     progress: Progress | None = None,
 ) -> BenchmarkReport:
-    """Solve random worlds for each heterogeneity, and time problems of some sizes.
+    """Solve random worlds for each heterogeneity, and time problems of some sizes; `learned` are further tables.
 
     >>> report = measure(worlds=2, sizes=[(2, 3, 5)], repeats=1)
     >>> [row["heterogeneity"] for row in report.rows], round(report.rows[0]["headroom_percent"], 6)
@@ -63,7 +71,7 @@ def measure(
         rows=tuple(rows),
         note="Means known, so exact: the most that learning can gain. each_by_itself holds the guardrails in every "
         "segment instead of on all traffic. mixed_segments are those with more than one candidate, of 8.",
-        more=(_time_solvers(sizes, repeats),),
+        more=(*learned, _time_solvers(sizes, repeats)),
     )
 
 
@@ -203,14 +211,35 @@ def _time_highs(program: SegmentedProgram) -> float:
     return 1e3 * spent
 
 
+def measure_learning(*, quick: bool, progress: Progress | None = None) -> list[BenchmarkReport]:
+    """Race learners in worlds with segments, and compare certificates with the truth."""
+    processes = os.cpu_count() or 1
+    race = measure_race(
+        HETEROGENEITY,
+        worlds=QUICK_RACE_WORLDS if quick else RACE_WORLDS,
+        separate_worlds=QUICK_RACE_WORLDS if quick else SEPARATE_WORLDS,
+        rounds=QUICK_RACE_ROUNDS if quick else CHECKPOINTS[-1],
+        processes=processes,
+        progress=progress,
+    )
+    certificates = calibrate(
+        studies=QUICK_STUDIES if quick else STUDIES,
+        mutant_studies=QUICK_STUDIES if quick else MUTANT_STUDIES,
+        processes=processes,
+        progress=progress,
+    )
+    return [replace(race, more=()), *race.more, certificates]
+
+
 def _run(progress: Progress | None, quick: bool) -> BenchmarkReport:
+    learned = measure_learning(quick=quick, progress=progress)
     if quick:
-        return measure(worlds=QUICK_WORLDS, sizes=QUICK_SIZES, repeats=1, progress=progress)
-    return measure(progress=progress)
+        return measure(worlds=QUICK_WORLDS, sizes=QUICK_SIZES, repeats=1, learned=learned, progress=progress)
+    return measure(learned=learned, progress=progress)
 
 
 BENCHMARK = Benchmark(
     name="segments",
-    summary="exact worth of a blend for each segment, and speed of exact answers with segments",
+    summary="worth of a blend for each segment: exact and learned, certificates, and speed",
     run=_run,
 )

@@ -31,7 +31,7 @@ TARGET_GAP, MAX_GAP = 1e-8, 1e-5
 MAX_TURNS = 60
 """Turns of column generation; about five are usual."""
 
-FIRST_CELLS = 2
+FIRST_CELLS = 1
 """Cells of each segment that enter at first for the goal, and for each guardrail."""
 
 SHORTFALL = 1e-7

@@ -163,13 +163,13 @@ class SegmentedThompson:
             added[place] = added[place].add(cells.candidates, cells.means, cells.units, cells.covariances)
             units[place] = cells.units.sum()
             served[place] = cells.units[: len(part.sample.candidates)].sum()
-        estimates, precisions = _measured_cells(added)
+        estimates, precisions = measured_cells(added)
         spreads = fit_segments(estimates, precisions, state.spreads).spreads
         return SegmentedState(state.rounds + 1, tuple(added), traffic.add(units), served, spreads)
 
     def posterior(self, state: SegmentedState) -> SegmentPosterior:
         """Return the posterior of the means of all cells."""
-        return fit_segments(*_measured_cells(state.statistics), state.spreads, steps=0)
+        return fit_segments(*measured_cells(state.statistics), state.spreads, steps=0)
 
     def traffic_shares(self, problem: LearningProblem, state: SegmentedState) -> FloatArray:
         """Return the segments' shares of traffic, stated or learned."""
@@ -200,7 +200,7 @@ class SegmentedThompson:
 
     def answer(self, problem: LearningProblem, state: SegmentedState) -> SegmentedBlend:
         """Return the blends of the highest expected f that hold hard guardrails with confidence."""
-        return self._solve(problem, state, self.posterior(state)).summarize(self._overdispersion(state))
+        return self.solve(problem, state, self.posterior(state)).summarize(self._overdispersion(state))
 
     def samples(
         self, problem: LearningProblem, state: SegmentedState, draws: int, rng: np.random.Generator
@@ -295,7 +295,8 @@ class SegmentedThompson:
             np.add.at(rows, form.owners, (own_dual / shares[form.owners])[:, None] * own_rows)
         return blends, rows / len(means)
 
-    def _solve(self, problem: LearningProblem, state: SegmentedState, posterior: SegmentPosterior) -> SegmentedAnswer:
+    def solve(self, problem: LearningProblem, state: SegmentedState, posterior: SegmentPosterior) -> SegmentedAnswer:
+        """Return the robust blends under a posterior."""
         shares = self.traffic_shares(problem, state)
         errors = np.zeros((len(shares), 0)) if problem.segment_shares is not None else state.traffic.error_root()
         form = self._form(problem, shares, posterior.means.transpose(0, 2, 1))
@@ -341,7 +342,7 @@ class SegmentedThompson:
         measured_count = int((problem.active & ~unseen).any(axis=0).sum())
         if posterior is None or (unseen.any() and measured_count < MIN_MEASURED_CANDIDATES):
             return np.asarray(retreat)
-        answer = self._solve(problem, state, posterior)
+        answer = self.solve(problem, state, posterior)
         bounds = SegmentedBounds(problem, answer)
         wished = (1.0 - probe) * cap(np.where(unseen, 0.0, policy)) + fresh
         refuges = [retreat, (1.0 - probe) * cap(answer.shares) + fresh]
@@ -394,7 +395,7 @@ def allocate_segments(
     return counts / len(blends)
 
 
-def _measured_cells(
+def measured_cells(
     statistics: tuple[SufficientStatistics, ...] | list[SufficientStatistics],
 ) -> tuple[FloatArray, FloatArray]:
     """Return the measured means of all cells and their precisions."""
