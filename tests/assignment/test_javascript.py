@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from pasto_sdk import Client
 from pasto_sdk.enrolment import AudienceCondition, EnrolmentSlice
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import BUCKET_TOTAL
+from tests.assignment.conftest import make_attributes, make_segmented
 
 CLIENT = Path(__file__).parents[2] / "clients" / "javascript"
 
@@ -31,7 +33,7 @@ const answers = JSON.parse(text).map(({ policy, units }) => {
   const read = PublishedPolicy.fromText(policy);
   return units.map(([unit, attributes]) => {
     const bucket = read.draw(unit, attributes);
-    return [bucket.arm, bucket.candidate, bucket.width];
+    return [bucket.arm, bucket.candidate, bucket.width, bucket.segment];
   });
 });
 process.stdout.write(JSON.stringify(answers));
@@ -72,9 +74,26 @@ def test_both_languages_make_the_same_decisions_on_random_policies(made: Make) -
         ]
         requests.append({"policy": policy.text, "units": units})
         drawn = [policy.draw(unit, attributes) for unit, attributes in units]
-        expected.append([[cell.arm, cell.candidate, cell.width] for cell in drawn])
+        expected.append([[cell.arm, cell.candidate, cell.width, cell.segment] for cell in drawn])
     enrolled = [cell[0] != "not_enrolled" for cells in expected for cell in cells]
     assert 0.3 < sum(enrolled) / len(enrolled) < 0.9
+    run = run_node("--input-type=module", "--eval", DRAW_ALL, stdin=json.dumps(requests))
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == expected
+
+
+@pytest.mark.services
+def test_both_languages_make_the_same_decisions_on_random_segments() -> None:
+    rng = random.Random(26)
+    requests: list[dict[str, Any]] = []
+    expected = []
+    for number in range(40):
+        policy = make_segmented(rng, mode="sticky" if number % 2 else "shuffled")
+        units = [(f"unit {rng.random()}", make_attributes(rng)) for _ in range(200)]
+        requests.append({"policy": policy.text, "units": units})
+        drawn = [policy.draw(unit, attributes) for unit, attributes in units]
+        assert len({cell.segment for cell in drawn}) > 1
+        expected.append([[cell.arm, cell.candidate, cell.width, cell.segment] for cell in drawn])
     run = run_node("--input-type=module", "--eval", DRAW_ALL, stdin=json.dumps(requests))
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == expected

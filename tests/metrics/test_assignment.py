@@ -14,6 +14,7 @@ import pytest
 from pasto.errors import OptionError
 from pasto.metrics.sql.assignment import assignment_query
 from pasto_sdk.policy import PublishedPolicy, publish_policy
+from tests.assignment.conftest import make_attributes, make_segmented
 
 CASES = json.loads((Path(__file__).parents[2] / "clients" / "conformance" / "cases.json").read_text(encoding="utf-8"))
 AUDIENCES = {policy["about"]: policy for policy in CASES["policies"] if "audience" in json.loads(policy["text"])}
@@ -205,6 +206,28 @@ def test_numbers_that_are_not_finite_meet_no_condition(case: dict[str, Any], col
         )
         found = connection.execute(f"SELECT DISTINCT {column} FROM ({own}) AS assigned").fetchall()  # noqa: S608
         assert found == [(expected,)]
+
+
+@pytest.mark.parametrize("mode", ["shuffled", "sticky"])
+def test_duckdb_on_random_segments(mode: str) -> None:
+    rng = random.Random(19)
+    kinds = {"country": "VARCHAR", "level": "DOUBLE", "employee": "BOOLEAN", "tenure_days": "DOUBLE"}
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE people (unit VARCHAR, {', '.join(map(' '.join, kinds.items()))})")
+        for _ in range(15):
+            published = make_segmented(rng, mode)
+            rows, expected_draws = [], {}
+            for unit in map(str, range(100)):
+                given = make_attributes(rng)
+                typed = {name: given.get(name) for name in kinds if type(given.get(name)) in PYTHON[kinds[name]]}
+                cell = published.draw(unit, typed)
+                rows.append([unit, *(typed.get(name) for name in kinds)])
+                expected_draws[unit] = (cell.arm, cell.candidate, cell.segment)
+            connection.execute("DELETE FROM people")
+            connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?)", rows)
+            query = assignment_query(published, "duckdb", "unit", {name: name for name in kinds})
+            found = connection.execute(query.query("people", named=False)).fetchall()
+            assert {unit: tuple(drawn) for unit, *drawn in found} == expected_draws
 
 
 def test_an_audience_needs_the_columns_of_its_attributes() -> None:
