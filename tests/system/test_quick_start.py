@@ -46,8 +46,8 @@ def test_the_quick_start_works_as_written(tmp_path: Path, monkeypatch: pytest.Mo
     deployed = outputs['pasto study deploy feed --reason "confirmed"']
     assert "feed: deployed" in deployed
     assert "The blend is confirmed." in deployed
-    assert "Shown to hold: like_rate at least -2%" in deployed
-    assert "Not shown" not in deployed
+    assert "like_rate is held: " in deployed
+    assert "not shown" not in deployed
     assert outputs["pasto study audit feed"].count("close") == 4
 
 

@@ -101,7 +101,7 @@ def test_what_is_not_confirmed_is_deployed_with_a_reason_only(serve: Serve) -> N
     visit(site, 300, "watch", "view")
     refused = site.client.patch("/v1/studies/feed", json={"action": "deploy", "reason": "confirmed"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "wrong_state")
-    assert "Not shown to hold: like_rate at least -2% (not measured)." in refused.json()["error"]["message"]
+    assert "like_rate is not measured, limit at least -2%." in refused.json()["error"]["message"]
     bold = {"action": "deploy", "without_confirmation": True}
     assert site.client.patch("/v1/studies/feed", json=bold).status_code == 400
     words = ["study", "deploy", "feed", "--url", site.url]
@@ -112,8 +112,7 @@ def test_what_is_not_confirmed_is_deployed_with_a_reason_only(serve: Serve) -> N
     deployed = CliRunner().invoke(main, [*words, "--without-confirmation", "--reason", "launch day"])
     assert deployed.exit_code == 0, deployed.stderr
     assert "feed: deployed" in deployed.stdout
-    assert "Shown to hold: no guardrail." in deployed.stdout
-    assert "Not shown to hold: like_rate at least -2% (not measured)." in deployed.stdout
+    assert "like_rate is not measured, limit at least -2%." in deployed.stdout
     line = site.client.get("/v1/studies/feed/audit").json()["audit"][-1]
     assert (line["action"], line["reason"]) == ("deploy", "launch day")
 
