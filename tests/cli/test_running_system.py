@@ -205,7 +205,13 @@ def test_the_layer_the_ramp_and_the_holdout_of_a_study_are_printed(run: Any, wor
         in printed
     )
     overview = json.loads(run("study", "show", "search", "--json").stdout)
-    assert overview["ramp"] == {"step": 1, "shares": [0.05, 1.0], "rounds_left": 3, "is_held": False}
+    assert overview["ramp"] == {
+        "step": 1,
+        "shares": [0.05, 1.0],
+        "rounds_left": 3,
+        "is_held": False,
+        "is_unjudged": False,
+    }
     assert overview["document"]["layer"] == {"name": "home", "share": 0.4, "start": 0.4}
     assert overview["document"]["audience"] == {"country": ["de", "at"], "tenure_days": ">= 7"}
     assert overview["policy"]["enrolled"] == pytest.approx(0.019)

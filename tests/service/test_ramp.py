@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from pasto.errors import LifecycleError, OptionError, StudyFileError
+from pasto.report.ramp_text import RampReport, describe_ramp
 from pasto.report.records import ArmVerdict
 from pasto.report.text import render_text
 from pasto.service.close_record import CloseRecord
@@ -51,6 +52,13 @@ def ramp_of(service: Service) -> RampState:
     assert row is not None
     ramp = StudyState.from_text(row.details).ramp
     assert ramp is not None
+    return ramp
+
+
+def show_ramp(service: Service) -> RampReport:
+    ramp = service.show("feed").ramp
+    assert ramp is not None
+    assert ramp == service.report("feed").ramp
     return ramp
 
 
@@ -136,10 +144,14 @@ def test_the_count_starts_again_after_a_pause(ramped: Service, traffic: Traffic)
     assert ramped.replay("feed").identical
 
 
-def test_a_round_without_units_does_not_count(ramped: Service) -> None:
+def test_a_round_without_units_does_not_count(ramped: Service, traffic: Traffic) -> None:
+    assert "judged" not in describe_ramp(show_ramp(ramped))
     for _ in range(4):
         ramped.close_round("feed", who="scheduler")
     assert ramp_of(ramped) == RampState()
+    assert describe_ramp(show_ramp(ramped)).endswith("2 more rounds until 25%; no closed round is judged yet")
+    play(ramped, traffic)
+    assert describe_ramp(show_ramp(ramped)).endswith("1 more round until 25%")
 
 
 def test_a_person_moves_holds_and_resumes_a_ramp(

@@ -56,6 +56,8 @@ class RampReport:
     """Learned rounds until the next step, if every guardrail holds; None if no step forward is due."""
     is_held: bool = False
     """True if a person stopped the steps forward."""
+    is_unjudged: bool = False
+    """True if rounds were closed at this step, and no guardrail was judged in any, as without units."""
 
     @property
     def share(self) -> float:
@@ -70,6 +72,8 @@ def describe_ramp(ramp: RampReport) -> str:
     'step 2 of 4, 5%, 2 more rounds until 25%'
     >>> describe_ramp(RampReport(2, (0.01, 0.05), is_held=True)), describe_ramp(RampReport(2, (0.01, 1.0)))
     ('step 2 of 2, 5%, held', 'step 2 of 2, 100%')
+    >>> describe_ramp(RampReport(1, (0.01, 1.0), rounds_left=3, is_unjudged=True))
+    'step 1 of 2, 1%, 3 more rounds until 100%; no closed round is judged yet'
     """
     text = f"step {ramp.step} of {len(ramp.shares)}, {show_share(ramp.share)}"
     if ramp.is_held:
@@ -77,7 +81,8 @@ def describe_ramp(ramp: RampReport) -> str:
     if ramp.rounds_left is None:
         return text
     rounds = "1 more round" if ramp.rounds_left == 1 else f"{ramp.rounds_left} more rounds"
-    return f"{text}, {rounds} until {show_share(ramp.shares[ramp.step])}"
+    note = "; no closed round is judged yet" if ramp.is_unjudged else ""
+    return f"{text}, {rounds} until {show_share(ramp.shares[ramp.step])}{note}"
 
 
 def describe_ramp_change(step: int, before: float, after: float, cause: str) -> str:

@@ -174,13 +174,20 @@ def describe_move(traffic: TrafficSpec, before: RampState, after: RampState, ver
     return describe_ramp_change(after.step, traffic.enrolled(before.step), traffic.enrolled(after.step), cause)
 
 
-def report_ramp(traffic: TrafficSpec, ramp: RampState | None, state: str) -> RampReport | None:
-    """Return the ramp as reports show it; None without one, and if the blend goes to the whole audience."""
+def report_ramp(
+    spec: StudySpec, ramp: RampState | None, state: str, round: int, verdicts: Sequence[ArmVerdict]
+) -> RampReport | None:
+    """Return the ramp as reports show it; None without one, and if the blend goes to the whole audience.
+
+    `round` is the open round, and `verdicts` are those of the last close.
+    """
+    traffic = spec.traffic
     if ramp is None or not traffic.ramp or state not in ("learning", "confirming"):
         return None
     is_moving = state == "learning" and not ramp.is_held and ramp.step < len(traffic.ramp)
     left = max(1, traffic.advance_after - ramp.rounds) if is_moving else None
-    return RampReport(ramp.step, traffic.ramp, left, ramp.is_held)
+    is_unjudged = bool(spec.guardrails) and not (verdicts or ramp.rounds) and round > ramp.since
+    return RampReport(ramp.step, traffic.ramp, left, ramp.is_held, is_unjudged and left is not None)
 
 
 def _move(ramp: RampState, step: int, round: int) -> RampState:

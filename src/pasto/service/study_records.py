@@ -163,7 +163,7 @@ def describe_study(
         assigned_by="external" if spec.is_external else "pasto",
         history=_read_history(snapshot),
         edits=details.edits,
-        ramp=report_ramp(spec.traffic, details.ramp, details.paused_from or row.state),
+        ramp=report_ramp(spec, details.ramp, details.paused_from or row.state, row.round, monitor.verdicts),
         policy=None if policy is None else _describe_policy(policy),
         frozen=details.frozen_answer(spec.objective.hard),
     )

@@ -150,7 +150,13 @@ def test_a_ramp_is_moved_over_http(serve: Serve) -> None:
     site.study(traffic={"control": 0.1, "ramp": [0.05, 0.25, 1.0]})
     url = "/v1/studies/feed"
     begun = site.client.get(url).json()
-    assert begun["ramp"] == {"step": 1, "shares": [0.05, 0.25, 1.0], "rounds_left": 3, "is_held": False}
+    assert begun["ramp"] == {
+        "step": 1,
+        "shares": [0.05, 0.25, 1.0],
+        "rounds_left": 3,
+        "is_held": False,
+        "is_unjudged": False,
+    }
     assert begun["policy"]["enrolled"] == pytest.approx(0.05)
     moved = site.client.patch(url, json={"action": "ramp", "to": "25%", "reason": "holds so far"}).json()
     assert (moved["round"], moved["ramp"]["step"], moved["policy"]["enrolled"]) == (2, 2, 0.25)

@@ -179,7 +179,11 @@ class ReportBuilder:
             trade_off=trade_off,
             spreads=measure_spreads(spec, rounds),
             assigned_by="external" if spec.is_external else "pasto",
-            ramp=None if state.ramp is None else report_ramp(spec.traffic, state.ramp, state.paused_from or row.state),
+            ramp=None
+            if state.ramp is None
+            else report_ramp(
+                spec, state.ramp, state.paused_from or row.state, row.round, state.guardrail_monitor.verdicts
+            ),
         )
 
     def answer_what_if(self, snapshot: StudySnapshot, question: WhatIfQuestion) -> WhatIfAnswer:
