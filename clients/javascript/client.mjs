@@ -98,7 +98,8 @@ export class Client {
   /**
    * Return the candidate of a unit, and log its exposure once for each unit and policy.
    *
-   * The study's audience and segments read `options.attributes`. A unit that does not take part gets the baseline with the arm
+   * The study's audience and segments read `options.attributes`, and so does a study that assigns clusters. A unit that
+   * does not take part gets the baseline with the arm
    * "not_enrolled", without an exposure, and no metric events are sent for it.
    */
   assign(unit, options) {
@@ -108,8 +109,10 @@ export class Client {
       if (isLeftOut({ arm: bucket.arm, reason })) return this.#leaveOut(unit, bucket, version);
       this.#leftOut.forget(unit);
       const cached = this.#decisions.get(unit);
-      if (cached?.reason === reason && isSameDraw(cached, bucket, version)) return cached;
-      const decision = new Decision(this.#onMetric, unit, bucket, version, reason);
+      const cluster = this.#holder.policy?.findCluster(options?.attributes) ?? null;
+      const isSame = cached?.reason === reason && isSameDraw(cached, bucket, version);
+      if (isSame && cached.cluster === cluster) return cached;
+      const decision = new Decision(this.#onMetric, unit, bucket, version, reason, cluster);
       if (this.#stop.signal.aborted) return decision;
       this.#decisions.put(unit, decision);
       this.#buffer.addExposure(decision);

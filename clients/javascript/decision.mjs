@@ -10,7 +10,7 @@ const MAX_NAME_CHARACTERS = 200;
 export class Decision {
   #onMetric;
 
-  constructor(onMetric, unit, bucket, version, reason) {
+  constructor(onMetric, unit, bucket, version, reason, cluster = null) {
     this.#onMetric = onMetric;
     this.unit = unit;
     this.values = bucket.values;
@@ -21,6 +21,7 @@ export class Decision {
     this.arm = bucket.arm;
     this.segment = bucket.segment;
     this.reason = reason;
+    this.cluster = cluster;
     Object.freeze(this);
   }
 

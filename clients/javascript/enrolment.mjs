@@ -14,6 +14,8 @@ const OPERATORS = ["in", ...COMPARISONS.keys()];
 const TYPES = ["string", "number", "boolean"];
 /** Largest number of an attribute; beyond it, languages print and read numbers differently. */
 const MAX_ATTRIBUTE_NUMBER = 1e15;
+const MAX_CLUSTER_CHARACTERS = 256;
+const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /** Segment of the units that are in no segment of a rule. */
 export const OTHER_SEGMENT = "other";
@@ -76,6 +78,15 @@ function findPart({ attribute, values, cuts }, given) {
   if (typeof value === "number" && !(Math.abs(value) <= MAX_ATTRIBUTE_NUMBER)) return -1;
   if (values.length > 0) return values.indexOf(value);
   return typeof value === "number" ? cuts.filter((cut) => cut <= value).length : -1;
+}
+
+/** Return the cluster that an attribute names, as text; null if it names none. An integer stands for its digits. */
+export function readCluster(attribute, attributes) {
+  const value = Object.hasOwn(attributes ?? {}, attribute) ? attributes[attribute] : undefined;
+  if (Number.isInteger(value) && Math.abs(value) <= MAX_ATTRIBUTE_NUMBER) return String(value + 0);
+  if (typeof value !== "string" || value === "" || LONE_SURROGATE.test(value)) return null;
+  const isLong = value.length > MAX_CLUSTER_CHARACTERS;
+  return isLong && [...value].length > MAX_CLUSTER_CHARACTERS ? null : value;
 }
 
 function isMet({ attribute, operator, values }, attributes) {

@@ -160,6 +160,7 @@ export class EventBuffer {
     }
     event.version = decision.version;
     event.candidate = decision.name;
+    if (name === undefined && decision.cluster !== null) event.cluster = decision.cluster;
     if (decision.reason === "OVERRIDE") event.override = true;
     else if (decision.reason !== "SPLIT") event.fallback = true;
     else if (decision.segment !== null) event.segment = decision.segment;

@@ -95,7 +95,9 @@ export class PublishedPolicy {
   readonly audience: readonly AudienceCondition[];
   /** Rule by which attributes decide on a unit's segment; null without segments. */
   readonly segments: SegmentRule | null;
-  /** True if the policy has an enrolment or an audience, so some units do not take part. */
+  /** Attribute with the cluster of a unit, which is drawn instead of the unit; null if units are drawn. */
+  readonly cluster: string | null;
+  /** True if the policy has an enrolment, an audience or clusters, so some units do not take part. */
   readonly isPartial: boolean;
   /** Baseline for units that do not take part: arm "not_enrolled", width and propensity 0. */
   readonly notEnrolled: Bucket;
@@ -108,6 +110,8 @@ export class PublishedPolicy {
    * part. Throws InputError unless the unit has 1 to 256 characters.
    */
   draw(unit: string, attributes?: Attributes | null): Bucket;
+  /** Return the cluster of a unit; null if the policy has no clusters, or the attributes name none. */
+  findCluster(attributes?: Attributes | null): string | null;
   /** Return a candidate by its name, as an override serves it. */
   named(name: string): Bucket | undefined;
 }
@@ -133,6 +137,8 @@ export interface Decision {
   /** Segment of the unit; null if the policy has no segments, or if nothing was drawn. */
   readonly segment: string | null;
   readonly reason: Reason;
+  /** Cluster that was drawn instead of the unit; null if the study assigns units. */
+  readonly cluster: string | null;
   /** Send a metric event of the unit under this decision; never throws. */
   track(event: string, fields?: Fields | null): void;
 }

@@ -1,6 +1,6 @@
 // Published policy: draws the candidate of a unit, by the same rule in every language.
 
-import { findSegment, isInAudience } from "./enrolment.mjs";
+import { findSegment, isInAudience, readCluster } from "./enrolment.mjs";
 import { InputError, quoteValue } from "./errors.mjs";
 import { BUCKET_TOTAL, LONE_SURROGATE, readPolicy } from "./policy_document.mjs";
 import { sha256 } from "./sha256.mjs";
@@ -33,7 +33,7 @@ export class PublishedPolicy {
     }
     this.baseline = this.#named.get(candidates.get(baseline).name);
     this.notEnrolled = Object.freeze({ ...this.baseline, arm: "not_enrolled" });
-    this.isPartial = this.enrolment.length + this.audience.length > 0;
+    this.isPartial = this.enrolment.length + this.audience.length > 0 || this.cluster !== null;
     this.#slices = this.enrolment.map(({ salt, from, until }) => ({ start: encoder.encode(`${salt}\0`), from, until }));
     this.#start = encoder.encode(`${this.salt}\0`);
     const divide = (cells) => withEnds(this.mode === "sticky" ? groupByArm(cells, this.salt) : cells);
@@ -46,11 +46,14 @@ export class PublishedPolicy {
    * Return the bucket of a unit, a string of 1 to 256 characters; throw InputError for any other value.
    *
    * A unit that does not take part, or whose attributes do not meet the audience, gets `notEnrolled`. With segments,
-   * the attributes decide on the unit's segment, and it is drawn from the buckets of this segment.
+   * the attributes decide on the unit's segment, and it is drawn from the buckets of this segment. With clusters, the
+   * cluster of the unit is drawn; a unit without one gets `notEnrolled`.
    */
   draw(unit, attributes) {
     checkUnit(unit);
-    const bytes = encoder.encode(unit);
+    const drawn = this.cluster === null ? unit : this.findCluster(attributes);
+    if (drawn === null) return this.notEnrolled;
+    const bytes = encoder.encode(drawn);
     if (this.isPartial && !(isInAudience(this.audience, attributes) && this.#isEnrolled(bytes))) return this.notEnrolled;
     const place = hashPlace(this.#start, bytes);
     const { ends, entries } =
@@ -64,6 +67,11 @@ export class PublishedPolicy {
     }
     const entry = entries[low];
     return Array.isArray(entry) ? findWinner(entry, bytes) : entry;
+  }
+
+  /** Return the cluster of a unit; null if the policy has no clusters, or the attributes name none. */
+  findCluster(attributes) {
+    return this.cluster === null ? null : readCluster(this.cluster, attributes);
   }
 
   /** Return whether a unit is in every slice of the enrolment. */

@@ -56,9 +56,15 @@ export function readPolicy(text, checksum) {
   segments?.cells.set(OTHER_SEGMENT, cells);
   const enrolment = isPresent ? readEnrolment(readOptionalArray(fields, "enrolment")) : [];
   const audience = isPresent ? readAudience(readOptionalArray(fields, "audience")) : [];
+  const hasCluster = isPresent && Object.hasOwn(fields, "cluster") && fields.cluster !== null;
+  const cluster = hasCluster ? readText(fields, "cluster") : null;
+  if (cluster !== null && segments !== null) {
+    throw new PolicyError("cluster cannot be next to segments, which would divide clusters");
+  }
   const drawn = segments === null ? cells : [...segments.cells.values()].flat();
-  if (enrolment.length + audience.length > 0 && drawn.some(({ arm }) => arm === "not_enrolled")) {
-    throw new PolicyError("cells have the arm 'not_enrolled' next to enrolment or audience, which replace it");
+  const isPartial = enrolment.length + audience.length > 0 || cluster !== null;
+  if (isPartial && drawn.some(({ arm }) => arm === "not_enrolled")) {
+    throw new PolicyError("cells have the arm 'not_enrolled' next to enrolment, audience or cluster, which replace it");
   }
   return {
     ...document,
@@ -67,6 +73,7 @@ export function readPolicy(text, checksum) {
     audience: Object.freeze(audience),
     segments: segments === null ? null : segments.rule,
     cellsBySegment: segments === null ? new Map() : segments.cells,
+    cluster,
   };
 }
 

@@ -119,6 +119,7 @@ def policy(
     audience: Sequence[AudienceCondition] = (),
     segments: SegmentRule | None = None,
     segment_shares: Sequence[Shares] = (),
+    cluster: str | None = None,
 ) -> PublishedPolicy:
     candidates: dict[int, tuple[str, dict[str, Value]]]
     drawn = {k for served in (shares, *segment_shares) for _, k, _ in served}
@@ -141,6 +142,7 @@ def policy(
         audience=audience,
         segments=segments,
         segment_shares={} if segments is None else dict(zip(segments.names, segment_shares, strict=True)),
+        cluster=cluster,
     )
 
 
@@ -188,10 +190,11 @@ def policies() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
     first = policy(confirming, state="confirming", mode="sticky", salt="feed", baseline=4)
     yield "format 1, confirming", in_format_1(first), []
     yield "format 1, paused", in_format_1(policy(paused, state="paused", mode="sticky", salt="feed")), []
-    absent = dict.fromkeys(("segments", "enrolment", "audience"))
+    absent = dict.fromkeys(("segments", "enrolment", "audience", "cluster"))
     yield "fields that are null", with_fields(policy(learning, baseline=4), absent), []
     yield from enrolled()
     yield from segmented()
+    yield from clustered()
 
 
 def enrolled() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
@@ -317,6 +320,20 @@ def segmented() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
         ),
         crowd,
     )
+
+
+def clustered() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
+    """Yield policies in which an attribute is drawn instead of the unit."""
+    crowd = [f"crowd-{number}" for number in range(60)]
+    learning = [("control", 4, 0.1), *(("learner", k, 0.09) for k in range(10))]
+    yield "clusters of texts", policy(learning, baseline=4, cluster="country"), crowd
+    yield "clusters of integers", policy(learning, baseline=4, cluster="tenure_days"), crowd
+    deployed = [("control", 4, 0.1), ("blend", 2, 0.3), ("blend", 7, 0.3), ("blend", 8, 0.3)]
+    sticky = policy(deployed, mode="sticky", salt="feed", state="deployed", baseline=4, cluster="plan")
+    yield "a sticky blend of clusters outside ASCII", sticky, crowd
+    half = EnrolmentSlice("layer", "layer:home", 0, BUCKET_TOTAL // 2)
+    partial = policy(learning, baseline=4, enrolment=[half], audience=GERMAN[1:2], cluster="country")
+    yield "clusters in a layer, for an audience", partial, crowd
 
 
 def with_fields(made: PublishedPolicy, changes: dict[str, Any]) -> PublishedPolicy:
@@ -470,6 +487,14 @@ def broken() -> Iterator[tuple[str, str]]:
         del unlisted["sha256"]
         yield f"{field} with the arm not_enrolled", json.dumps({**unlisted, field: [entry]})
     yield from broken_segments(plain)
+    for name, cluster in {"empty": "", "with NUL": "school\0", "that is a list": ["school"]}.items():
+        yield f"a cluster {name}", json.dumps({**json.loads(plain), "cluster": cluster})
+    yield "a cluster with the arm not_enrolled", json.dumps({**unlisted, "cluster": "school"})
+    by_country = {
+        "attributes": [{"attribute": "country", "values": ["de"]}],
+        "distributions": [{"name": "de", "cells": json.loads(plain)["cells"]}],
+    }
+    yield "a cluster with segments", json.dumps({**json.loads(plain), "cluster": "school", "segments": by_country})
     yield "an unknown candidate", changed("cells", 0, "candidate", to=2)
     yield "a candidate twice in an arm", changed("cells", 2, "candidate", to=0)
     yield "an arm that returns", changed("cells", 2, "arm", to="control")

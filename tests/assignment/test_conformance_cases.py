@@ -80,8 +80,21 @@ def divide(document: dict[str, Any], attributes: dict[str, Any]) -> tuple[list[d
     return distribution["cells"], [distribution["name"]]
 
 
+def cluster_of(value: Any) -> str | None:
+    """Return a cluster as text; None for a value that names none."""
+    if kind(value) == "number":
+        number = Fraction(value)
+        return str(number.numerator) if number.denominator == 1 else None
+    return value if isinstance(value, str) and 0 < len(value) <= 256 else None
+
+
 def decide(document: dict[str, Any], unit: str, attributes: dict[str, Any]) -> list[Any]:
     """Return arm, candidate, width and segment as the documented rules define them, with logarithms to fifty digits."""
+    if document.get("cluster") is not None:
+        cluster = cluster_of(attributes.get(document["cluster"]))
+        if cluster is None:
+            return ["not_enrolled", document["baseline"], 0]
+        unit = cluster
     slices, audience = document.get("enrolment") or [], document.get("audience") or []
     is_enrolled = all(part["from"] <= place(part["salt"], unit) < part["until"] for part in slices)
     if not is_enrolled or not all(meets(condition, attributes) for condition in audience):
@@ -145,7 +158,7 @@ def test_the_client_and_the_rule_decide_as_in_the_file(policy: dict[str, Any]) -
         assert cell.propensity == cell.width / 2**53
         assert decide(document, unit, attributes) == [arm, candidate, width, *segment]
         if arm != "not_enrolled":
-            assert published.redraw(unit, cell.segment) == cell
+            assert published.redraw(published.find_cluster(attributes) or unit, cell.segment) == cell
 
 
 def test_every_segment_of_the_cases_is_drawn() -> None:
@@ -158,6 +171,20 @@ def test_every_segment_of_the_cases_is_drawn() -> None:
         if published.segments is not None and len(published.segments.attributes) == 1:
             assert drawn == set(published.cells_by_segment)
     assert divided >= 10
+
+
+def test_a_cluster_stays_together() -> None:
+    for policy in POLICIES:
+        document = json.loads(policy["text"])
+        if document.get("cluster") is None or document.get("audience"):
+            continue
+        cells: dict[str | None, set[tuple[str, int]]] = {}
+        for _, arm, candidate, _, *which in policy["draws"]:
+            given = CASES["attributes"][which[0]] if which else {}
+            cells.setdefault(cluster_of(given.get(document["cluster"])), set()).add((arm, candidate))
+        assert len(cells) > 2
+        assert {len(drawn) for drawn in cells.values()} == {1}
+        assert cells[None] == {("not_enrolled", document["baseline"])}
 
 
 def test_the_segment_of_an_exposure_is_one_of_the_policy() -> None:

@@ -17,6 +17,7 @@ import duckdb
 import pandas
 import pytest
 
+from pasto.service.ingest import DrawnUnit
 from pasto.service.study_file import EXAMPLE
 
 
@@ -122,7 +123,9 @@ def test_a_held_round_is_reported_and_resolved(run: Any, work_folder: Path) -> N
     assert run("study", "create", "study.yaml", "--start").exit_code == 0
     service = Service(open_store("pasto-data"))
     policy = service.policy_cache.current("feed")
-    service.expose_all("feed", policy, [(f"user {number}", policy.draw(f"user {number}")) for number in range(1000)])
+    service.expose_all(
+        "feed", policy, [DrawnUnit(f"user {number}", policy.draw(f"user {number}")) for number in range(1000)]
+    )
     service.shutdown()
     closed = run("round", "close", "feed")
     assert "Round 1 is held back and not learned: no event of any metric has come from 1,000 units" in closed.stderr

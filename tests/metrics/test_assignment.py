@@ -21,7 +21,7 @@ AUDIENCES = {policy["about"]: policy for policy in CASES["policies"] if "audienc
 """Cases in which attributes decide who takes part."""
 DIVIDED = {policy["about"]: policy for policy in CASES["policies"] if "segments" in json.loads(policy["text"])}
 """Cases in which attributes decide on the segment."""
-READ = {"enrolment", "audience", "segments"}
+READ = {"enrolment", "audience", "segments", "cluster"}
 CHOSEN = [policy for policy in CASES["policies"] if READ & set(json.loads(policy["text"]))]
 """Cases in which not all units are drawn alike: all that Spark runs, which compiles each query for seconds."""
 COLUMNS = {
@@ -123,8 +123,11 @@ def test_spark(spark: Any, units: list[str], tmp_path: Path) -> None:
 def cases_of(case: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Return rows of units without NUL, which databases cannot hold: number, unit, attributes, and the draw."""
     rows = []
+    cluster = json.loads(case["text"]).get("cluster")
     for number, (unit, arm, candidate, _, *further) in enumerate(case["draws"]):
         given = CASES["attributes"][further[0]] if further else {}
+        if type(given.get(cluster)) is str and COLUMNS.get(cluster) == "DOUBLE":
+            continue  # a column has clusters of one type
         values = [given.get(name) if type(given.get(name)) in PYTHON[kind] else None for name, kind in COLUMNS.items()]
         if "\0" not in CASES["units"][unit]:
             rows.append((number, CASES["units"][unit], *values, arm, candidate, *(further[1:] or [None])))
@@ -140,6 +143,11 @@ def queried(case: dict[str, Any], dialect: str) -> str:
     """Return the query over a table `people` with the columns number, unit, and one for each attribute, unsorted."""
     policy = PublishedPolicy.from_text(case["text"])
     columns = {name: f"a{place}" for place, name in enumerate(COLUMNS)}
+    if policy.cluster is not None and COLUMNS[policy.cluster] == "DOUBLE":  # a column of clusters has texts or integers
+        number = columns[policy.cluster]
+        columns[policy.cluster] = (
+            f"CAST(CASE WHEN {number} = floor({number}) AND abs({number}) <= 1e15 THEN {number} END AS BIGINT)"
+        )
     own = assignment_query(policy, dialect, "unit", columns).query("people", also="number", named=False)
     segment = "NULL" if policy.segments is None else "segment"
     return f"SELECT number, arm, candidate, {segment} FROM ({own}) AS assigned"  # noqa: S608 -- of the test

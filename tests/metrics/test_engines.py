@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import OptionError, StudyFileError
-from pasto.metrics import Column, Condition, CovariateWindow, Moments, measure, parse_metrics
+from pasto.metrics import MEMBERS, Column, Condition, CovariateWindow, Moments, measure, parse_metrics
 from pasto.metrics.definitions import Aggregate
 from pasto.store.event_deduplication import compute_digest
 from pasto.store.schema import migrations
@@ -251,6 +251,83 @@ def test_different_values_of_a_field_are_counted(table: Table) -> None:
     # In u: ann, bob, "1", 1, "Bob", "" and 0.
     assert [3 * mean for mean in cell.mean] == pytest.approx([8.0, 7.0, 3.0])
     assert cell.clipped == (0, 0, 1)
+
+
+def test_units_are_added_up_by_their_cluster(table: Table) -> None:
+    def exposed(unit: str, cluster: str, **options: Any) -> Event:
+        return Event(unit, fields={"cluster": cluster}, **options)
+
+    amounts = {"ann": (3.0, 4.0), "bob": (50.0,), "cyd": (), "dan": (1.0,), "eve": (2.0,), "fay": (90.0,)}
+    events = [
+        *(exposed(unit, "west") for unit in ("ann", "bob", "ann")),
+        *(exposed(unit, "ost 'é") for unit in ("cyd", "dan")),
+        exposed("eve", "west", candidate=1),
+        *(exposed("fay", cluster) for cluster in ("west", "ost 'é")),  # a unit of two clusters counts for none
+        *(Event(unit, "pay", {"x": x}) for unit, paid in amounts.items() for x in paid),
+    ]
+    table.fill(events)
+    other, by_cluster = sorted(table.measure(total("pay", high=20.0), MEMBERS), key=lambda cell: cell.units)
+    assert (other.candidate, other.units, other.mean, other.member_cross) == (
+        1,
+        1,
+        (2.0, 1.0),
+        ((0.0, 0.0), (0.0, 0.0)),
+    )
+    # west: 7 and 20, of 50; ost: 0 and 1
+    assert (by_cluster.candidate, by_cluster.units, by_cluster.mean) == (0, 2, (14.0, 2.0))
+    assert by_cluster.cross == ((2 * 13.0**2, 0.0), (0.0, 0.0))
+    assert by_cluster.member_cross == ((20.0**2 + 7.0**2 + 1.0 - 4 * 7.0**2, 0.0), (0.0, 0.0))
+    assert by_cluster.clipped == (1, 0)
+
+
+def random_clusters(rng: random.Random) -> list[Event]:
+    events = []
+    for number in range(rng.randint(1, 60)):
+        cluster, candidate = f"c{number}", rng.randrange(2)
+        for member in range(rng.randint(1, 6)):
+            unit = f"{cluster}/{member}"
+            events.append(Event(unit, fields={"cluster": cluster}, candidate=candidate))
+            events += [Event(unit, "pay", {"x": rng.gauss(number, 3.0)}) for _ in range(rng.randint(0, 3))]
+    rng.shuffle(events)
+    return events
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_by_cluster_are_those_of_plain_arithmetic(table: Table, seed: int) -> None:
+    events = random_clusters(random.Random(seed))
+    table.fill(events)
+    cells = table.measure(total("pay", low=0.0, high=60.0), MEMBERS)
+    candidates = {event.unit: event.candidate for event in events if event.name is None}
+    amounts = dict.fromkeys(candidates, 0.0)
+    for event in events:
+        if event.name is not None:
+            amounts[event.unit] += float(event.fields["x"])
+    bounded = {unit: min(max(amount, 0.0), 60.0) for unit, amount in amounts.items()}
+    assert [cell.candidate for cell in cells] == sorted(set(candidates.values()))
+    for cell in cells:
+        units = [unit for unit, candidate in candidates.items() if candidate == cell.candidate]
+        members = np.array([(bounded[unit], 1.0) for unit in units])
+        clusters = sorted({unit.split("/")[0] for unit in units})
+        sums = np.array([[sum(bounded[u] for u in units if u.startswith(f"{c}/")), 0.0] for c in clusters])
+        sums[:, 1] = [sum(u.startswith(f"{c}/") for u in units) for c in clusters]
+        assert cell.units == len(clusters)
+        assert cell.mean == pytest.approx(tuple(sums.mean(axis=0)))
+        for found, rows in ((cell.cross, sums), (cell.member_cross, members)):
+            centred = rows - rows.mean(axis=0)
+            assert np.allclose(np.array(found), centred.T @ centred, rtol=1e-9, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_by_cluster_do_not_depend_on_the_order_of_arrival(table: Table, seed: int) -> None:
+    if table.dialect not in ("sqlite", "archive", "postgres"):
+        return
+    rng = random.Random(seed)
+    events = random_clusters(rng)
+    table.fill(events)
+    first = table.measure(total("pay"), MEMBERS)
+    rng.shuffle(events)
+    table.fill(events)
+    assert table.measure(total("pay"), MEMBERS) == first
 
 
 def test_a_bool_is_one_or_nothing(table: Table) -> None:

@@ -49,13 +49,19 @@ def through_text(cells: StoredCells) -> StoredCells:
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.integers(0, 2**32), st.integers(0, 80), st.integers(1, 6))
-def test_cells_come_back_as_they_were(seed: int, count: int, width: int) -> None:
+@given(st.integers(0, 2**32), st.integers(0, 80), st.integers(1, 6), st.booleans())
+def test_cells_come_back_as_they_were(seed: int, count: int, width: int, of_clusters: bool) -> None:
     measured = cells(seed, count, width)
+    if of_clusters:
+        members = cells(seed + 1, count, width)
+        measured = [replace(cell, member_cross=other.cross) for cell, other in zip(measured, members, strict=True)]
     stored = through_text(StoredCells.from_moments(measured))
     assert isinstance(stored.document, dict) == (count * width * (width + 1) >= close_record.MIN_PACKED_NUMBERS)
     assert stored.moments() == tuple(measured)
     assert str(stored.moments()) == str(tuple(measured))  # including the sign of zero
+    table = stored.table()
+    assert (table.member_cross is not None) == (of_clusters and count > 0)
+    assert [cell.member_cross for cell in table] == [cell.member_cross for cell in measured]
     assert stored.count_units() == sum(cell.units for cell in measured)
     assert stored.count_clipped() == [sum(column) for column in zip(*(cell.clipped for cell in measured), strict=True)]
     table = stored.table()
@@ -153,7 +159,8 @@ def test_records_of_format_1_are_read(format_1: list[tuple[int, dict[str, Any]]]
                 assert (entry.after, entry.seconds) == (old_round["after"], old_round["seconds"])
                 assert entry.is_correctable == old_round.get("open", False)
                 assert entry.is_accepted == old_round.get("accepted", False)
-                assert json.loads(json.dumps([asdict(cell) for cell in entry.cells.moments()])) == old_round["moments"]
+                cells = json.loads(json.dumps([asdict(cell) for cell in entry.cells.moments()]))
+                assert cells == [{**cell, "member_cross": None} for cell in old_round["moments"]]
         assert [asdict(entry) for entry in record.final] == old.get("settled", [])
         assert [entry.round for entry in record.held] == [entry["round"] for entry in old.get("held", ())]
         assert (record.look is None) == ("look" not in old)

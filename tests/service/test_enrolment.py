@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pasto.errors import StudyFileError
-from pasto.service.ingest import BatchResult
+from pasto.service.ingest import BatchResult, DrawnUnit
 from pasto.service.service import Service
 from pasto.service.study_state import StudyState
 from pasto.store import AuditRow
@@ -73,7 +73,7 @@ def test_answers_do_not_reveal_the_enrolment_to_senders_without_the_scope_evalua
 def test_the_service_logs_no_exposure_of_a_unit_outside(partial: Service) -> None:
     policy = partial.policy_cache.current("feed")
     units = [f"user {number}" for number in range(200)]
-    partial.expose_all("feed", policy, zip(units, policy.draw_many(units), strict=True))
+    partial.expose_all("feed", policy, [DrawnUnit(unit, policy.draw(unit)) for unit in units])
     ingest(partial, [{"type": "metric", "id": "later", "unit": "ann", "name": "like"}])  # written after the exposures
     partial.close_round("feed", who="bob")
     inside = sum(policy.draw(unit) is not policy.not_enrolled for unit in units)

@@ -95,7 +95,7 @@ def test_columns_of_attributes_leave_out_exposures_outside_the_audience(
     audience = {"country": ["de", "at"], "tenure": ">= 7, < 30", "employee": False}
     document = {**sourced, "audience": audience, "source": {**SOURCE, "exposures": exposures}}
     wrong = {**document, "audience": {"country": "de"}}
-    with pytest.raises(StudyFileError, match="names 'tenure', which neither audience nor segments read"):
+    with pytest.raises(StudyFileError, match="names 'tenure', which neither audience, segments nor the unit"):
         service.create(wrong, who="ann")
     service.create(document, who="ann", seed=7)
     service.change("feed", "start", who="ann")

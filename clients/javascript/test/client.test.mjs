@@ -591,3 +591,27 @@ withClient("the segment travels with the events", {}, async ({ service, clock, c
   ]);
   assert.deepEqual(service.eventsOfType("metric").map(({ segment }) => segment), ["new", "heavy"]);
 });
+
+withClient("the cluster is drawn, and exposures name it", {}, async ({ service, clock, client }) => {
+  service.text = documentOf(1, { format: 2, cluster: "school" });
+  await client.start();
+  const of = (school) => ({ attributes: { school } });
+  const names = new Set(Array.from({ length: 20 }, (_, number) => client.assign(`pupil-${number}`, of("north")).name));
+  assert.equal(names.size, 1);
+  const first = client.assign("ann", of("north"));
+  assert.equal(client.assign("ann", of("north")), first);
+  assert.equal(client.assign("ann", of(7)).cluster, "7");
+  client.track("ann", "like");
+  for (const school of [undefined, null, "", true, 7.5, "\ud800", "x".repeat(257)]) {
+    const { arm, reason, cluster } = client.assign("bob", of(school));
+    assert.deepEqual([arm, reason, cluster], ["not_enrolled", "DEFAULT", null]);
+  }
+  await during(clock, client.flush());
+  const exposures = service.eventsOfType("exposure").map(({ unit, cluster }) => [unit, cluster]);
+  assert.deepEqual(exposures.slice(-2), [
+    ["ann", "north"],
+    ["ann", "7"],
+  ]);
+  assert.equal(exposures.length, 22);
+  assert.deepEqual(service.eventsOfType("metric").map(({ unit, cluster }) => [unit, cluster]), [["ann", undefined]]);
+});

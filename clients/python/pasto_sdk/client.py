@@ -107,7 +107,8 @@ class Client:
         """Return the candidate of a unit, and log its exposure once for each unit and policy.
 
         An integer stands for its digits. The study's audience and segments read the attributes: `assign(unit,
-        country="de")`. A unit that does not take part in the study gets the baseline with the reason DEFAULT and the
+        country="de")`. If the study assigns clusters, one attribute names the cluster of the unit: `assign(unit,
+        school="north")`. A unit that does not take part in the study gets the baseline with the reason DEFAULT and the
         arm "not_enrolled", without an exposure, and no metric events are sent for it. `override` serves a candidate of
         the current policy by its name, for a preview; the learner ignores that exposure and the events after it.
         """
@@ -215,21 +216,22 @@ class Client:
         unit = _unit(unit)
         cell, reason = self._choose(live, unit, override, attributes)
         version = 0 if live.policy is None else live.policy.version
+        cluster = None if live.policy is None else live.policy.find_cluster(attributes)
         if self._closed:
             self._not_logged.tick()
-            return Decision(self._on_metric, unit, version, cell, reason)
+            return Decision(self._on_metric, unit, version, cell, reason, cluster)
         if live.policy is not None and cell is live.policy.not_enrolled:
             self._not_enrolled.tick()
-            decision = Decision(self._on_metric, unit, version, cell, reason)
+            decision = Decision(self._on_metric, unit, version, cell, reason, cluster)
             live.not_enrolled.put(unit, decision)
             return decision
         with self._buffer.lock:
             live.not_enrolled.forget(unit)
             known = live.decisions.get(unit)
-            if known is not None and known._reason is reason and known._cell is cell:
+            if known is not None and known._reason is reason and known._cell is cell and known._cluster == cluster:
                 self._repeats.tick()
                 return known
-            decision = Decision(self._on_metric, unit, version, cell, reason)
+            decision = Decision(self._on_metric, unit, version, cell, reason, cluster)
             live.decisions.put(unit, decision)
             waiting = self._buffer.add_exposure(decision)
         if waiting == MAX_BATCH_EVENTS or not self._background.started:

@@ -31,20 +31,28 @@ class Decision:
     """
 
     # Made for every unit: slots are filled in a third of the time that a frozen dataclass takes.
-    __slots__ = ("_cell", "_reason", "_sequence", "_track", "_unit", "_version")
+    __slots__ = ("_cell", "_cluster", "_reason", "_sequence", "_track", "_unit", "_version")
 
-    def __init__(self, track: Track, unit: str, version: int, cell: Bucket, reason: Reason) -> None:
+    def __init__(
+        self, track: Track, unit: str, version: int, cell: Bucket, reason: Reason, cluster: str | None = None
+    ) -> None:
         self._track = track
         self._unit = unit
         self._version = version
         self._cell = cell
         self._reason: Reason = reason
+        self._cluster = cluster
         self._sequence = 0
 
     @property
     def unit(self) -> str:
         """Unit of the decision; empty if the given unit was not valid."""
         return self._unit
+
+    @property
+    def cluster(self) -> str | None:
+        """Cluster that was drawn instead of the unit; None if the study assigns units."""
+        return self._cluster
 
     @property
     def values(self) -> Mapping[str, Value]:

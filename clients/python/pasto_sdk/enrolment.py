@@ -182,6 +182,26 @@ def is_in_audience(audience: Sequence[AudienceCondition], attributes: Attributes
     return all(condition.is_met(attributes) for condition in audience)
 
 
+MAX_CLUSTER_CHARACTERS = 256
+
+
+def read_cluster(value: object) -> str | None:
+    """Return the cluster that an attribute names, as text; None if it names none. An integer stands for its digits.
+
+    >>> read_cluster("north"), read_cluster(7), read_cluster(""), read_cluster(True)
+    ('north', '7', None, None)
+    """
+    plain = _read_value(value)
+    if isinstance(plain, float):
+        return str(int(plain)) if plain.is_integer() else None
+    if not isinstance(plain, str) or not 0 < len(plain) <= MAX_CLUSTER_CHARACTERS:
+        return None
+    with suppress(UnicodeEncodeError):
+        plain.encode()
+        return plain
+    return None
+
+
 def _read_value(value: object) -> float | str | bool | None:
     """Return an attribute as a text, a boolean or a double; None for any other value."""
     if not isinstance(value, (str, bool, float, int)) and hasattr(value, "item"):

@@ -200,6 +200,8 @@ class EventBuffer:
         }
         if isinstance(event, Decision):
             sent |= {"type": "exposure", "version": event.version, "candidate": event.name}
+            if event.cluster is not None:
+                sent["cluster"] = event.cluster
             if event.reason == OVERRIDE:
                 sent["override"] = True
             elif event.reason != SPLIT:

@@ -21,6 +21,7 @@ from pasto_sdk.enrolment import (
     SegmentRule,
     is_in_audience,
     plain_numbers,
+    read_cluster,
 )
 from pasto_sdk.errors import InputError, PolicyError
 from pasto_sdk.policy_document import (
@@ -84,6 +85,9 @@ class PublishedPolicy:
     A unit that is not in every slice of `enrolment`, or whose attributes do not meet `audience`, gets `not_enrolled`.
     With `segments`, the attributes of a unit decide on its segment, and it is drawn from the buckets of this segment.
 
+    With `cluster`, the value of that attribute is hashed instead of the unit, so all units of a cluster get the same
+    bucket. A unit without the attribute gets `not_enrolled`.
+
     >>> from pasto_sdk.policy import publish_policy
     >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
@@ -126,6 +130,8 @@ class PublishedPolicy:
     """Rule by which attributes decide on a unit's segment; None without segments."""
     cells_by_segment: Mapping[str, tuple[Bucket, ...]]
     """Buckets by segment, "other" last; empty without segments."""
+    cluster: str | None
+    """Attribute with the cluster of a unit, which is drawn instead of the unit; None if units are drawn."""
     not_enrolled: Bucket
     """Baseline for units that do not take part: arm "not_enrolled", width and propensity 0."""
     text: str
@@ -143,15 +149,15 @@ class PublishedPolicy:
     _slices: tuple[tuple[Hash, int, int], ...] = field(init=False)
     """Hash of the salt, start and end of each slice of `enrolment`."""
     is_partial: bool = field(init=False)
-    """True if the policy has an enrolment or an audience, so some units do not take part."""
+    """True if the policy has an enrolment, an audience or clusters, so some units do not take part."""
 
     def __post_init__(self) -> None:
         start = sha256(self.salt.encode() + b"\0")
         lines = {name: _hash_line(cells, self.mode, start) for name, cells in self.cells_by_segment.items()}
         slices = tuple((sha256(part.salt.encode() + b"\0"), part.start, part.until) for part in self.enrolment)
-        is_partial = bool(self.enrolment or self.audience)
+        is_partial = bool(self.enrolment or self.audience or self.cluster)
         values = {
-            "reads_attributes": bool(self.audience or self.segments),
+            "reads_attributes": bool(self.audience or self.segments or self.cluster),
             "is_partial": is_partial,
             "_start": start,
             "_line": _hash_line(self.cells, self.mode, start),
@@ -194,6 +200,7 @@ class PublishedPolicy:
             audience=document.audience,
             segments=document.segments,
             cells_by_segment=document.cells_by_segment,
+            cluster=document.cluster,
             not_enrolled=replace(baseline, arm="not_enrolled"),
             text=document.text,
             checksum=document.checksum,
@@ -218,8 +225,16 @@ class PublishedPolicy:
                 raise _unit_error(unit)
         except (AttributeError, TypeError, UnicodeEncodeError):
             raise _unit_error(unit) from None
-        if self.is_partial and not self._takes_part(encoded, attributes):
-            return self.not_enrolled
+        if self.is_partial:
+            if self.cluster is not None and attributes is not _OF_AUDIENCE:
+                cluster = self.find_cluster(attributes)
+                if cluster is None:
+                    return self.not_enrolled
+                encoded = cluster.encode()
+                hashed = self._start.copy()
+                hashed.update(encoded)
+            if not self._takes_part(encoded, attributes):
+                return self.not_enrolled
         if self.segments is None:
             ends, entries = self._line
         else:
@@ -227,8 +242,14 @@ class PublishedPolicy:
         entry = entries[bisect_right(ends, _first_64_bits(hashed.digest())[0] >> _SPARE)]
         return entry if isinstance(entry, Bucket) else _winner(entry, encoded)
 
+    def find_cluster(self, attributes: Attributes) -> str | None:
+        """Return the cluster of a unit; None if the policy has no clusters, or the attributes name none."""
+        return None if self.cluster is None else read_cluster(attributes.get(self.cluster))
+
     def redraw(self, unit: str, segment: str | None = None) -> Bucket:
         """Return the bucket of a unit whose attributes met the audience, and were of a segment, when it was drawn.
+
+        If the policy has clusters, `unit` is the cluster.
 
         The service checks exposures in this way, because events have no attributes. InputError unless the segment is
         one of the policy, or None for a policy without segments.
@@ -357,13 +378,15 @@ def publish_policy(
     audience: Sequence[AudienceCondition] = (),
     segments: SegmentRule | None = None,
     segment_shares: Mapping[str, Sequence[Share]] = MappingProxyType({}),
+    cluster: str | None = None,
 ) -> PublishedPolicy:
     """Publish shares of traffic, (arm, candidate, share) each, as an immutable policy.
 
     Shares sum to one; zero shares are left out, and any positive one is given at least one part of 2^53. The document
     holds the candidates that are served, and the baseline. With `signed`, it asks for signed exposures. `enrolment` and
     `audience` name the units that take part; the shares are shares of those. With `segments`, `segment_shares` has the
-    shares of each segment of the rule, and `shares` those of the segment "other".
+    shares of each segment of the rule, and `shares` those of the segment "other". `cluster` is the attribute that is
+    drawn instead of the unit.
 
     >>> policy = publish_policy(study="feed", version=3, round=3, state="deployed", mode="sticky", salt="feed",
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
@@ -402,6 +425,7 @@ def publish_policy(
         **({"enrolment": [_slice_fields(part) for part in enrolment]} if enrolment else {}),
         **({"audience": [_condition_fields(condition) for condition in audience]} if audience else {}),
         **({"segments": _segment_fields(segments, of_segments)} if segments else {}),
+        **({"cluster": cluster} if cluster is not None else {}),
     }
     try:
         text = write_policy(document)

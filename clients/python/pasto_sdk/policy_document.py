@@ -91,6 +91,7 @@ class PolicyDocument:
     segments: SegmentRule | None
     cells_by_segment: Mapping[str, tuple[Bucket, ...]]
     """Buckets by segment, "other" last; empty without segments."""
+    cluster: str | None
     text: str
     checksum: str
 
@@ -124,9 +125,12 @@ def read_policy(text: str | bytes, checksum: str | None = None) -> PolicyDocumen
         by_segment[OTHER_SEGMENT] = cells
     enrolment = _enrolment(_optional_list(fields, "enrolment")) if is_present else ()
     audience = _audience(_optional_list(fields, "audience")) if is_present else ()
+    cluster = _word(fields, "cluster") if is_present and fields.get("cluster") is not None else None
+    if cluster is not None and segments is not None:
+        raise PolicyError("cluster cannot be next to segments, which would divide clusters")
     drawn = (cell for served in (cells, *by_segment.values()) for cell in served)
-    if (enrolment or audience) and any(cell.arm == "not_enrolled" for cell in drawn):
-        raise PolicyError("cells have the arm 'not_enrolled' next to enrolment or audience, which replace it")
+    if (enrolment or audience or cluster) and any(cell.arm == "not_enrolled" for cell in drawn):
+        raise PolicyError("cells have the arm 'not_enrolled' next to enrolment, audience or cluster, which replace it")
     baseline = _whole(fields, "baseline")
     if baseline not in candidates:
         raise PolicyError(f"baseline is {baseline}, which is not among the candidates")
@@ -149,6 +153,7 @@ def read_policy(text: str | bytes, checksum: str | None = None) -> PolicyDocumen
         audience=audience,
         segments=segments,
         cells_by_segment=MappingProxyType(by_segment),
+        cluster=cluster,
         text=decoded,
         checksum=found,
     )

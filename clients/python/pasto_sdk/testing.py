@@ -118,8 +118,11 @@ class FakeService:
         if event["type"] == "exposure_counts" or not version or event.get("fallback") or event.get("override"):
             return None
         policy = self.policies[version]
+        drawn_by = event["unit"] if policy.cluster is None else event.get("cluster")
+        if drawn_by is None:
+            return "cluster is missing" if event["type"] == "exposure" else None
         try:
-            cell = policy.redraw(event["unit"], event.get("segment"))
+            cell = policy.redraw(drawn_by, event.get("segment"))
         except InputError as error:
             return str(error)
         if cell is policy.not_enrolled and event["type"] == "exposure":

@@ -17,7 +17,7 @@ from pasto.dashboard.sessions import Session, Sessions
 from pasto.errors import PastoError
 from pasto.report.data_quality_records import CandidateCounts
 from pasto.report.records import BlendRecord, Report, read_record
-from pasto.report.sections import ReportSection, concurrent_section
+from pasto.report.sections import ReportSection, cluster_section, concurrent_section
 from pasto.report.verdict_records import StudyVerdict
 from pasto.service.holdout import HoldoutRecord
 from pasto.service.http.request import HttpRequest
@@ -97,8 +97,8 @@ class BlendPart:
     lines: Sequence[CandidateCounts]
     """Exposures of the candidates that have most."""
     left_out: int
-    concurrent: ReportSection | None = None
-    """Other studies on the same units; None if there are none."""
+    sections: Sequence[ReportSection] = ()
+    """Clusters, and other studies on the same units, if there are any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,10 @@ class Pages:
                 _parts(self._service.policy_cache.snapshot(name).spec),
                 lines[:MAX_CANDIDATES],
                 max(0, len(lines) - MAX_CANDIDATES),
-                concurrent_section(report.concurrent) if report.concurrent else None,
+                [
+                    *([cluster_section(report.clusters)] if report.clusters is not None else []),
+                    *([concurrent_section(report.concurrent)] if report.concurrent else []),
+                ],
             )
 
         return await self._part(call, session, "parts/answer.html", work)

@@ -48,6 +48,10 @@ class MeasuredCell(Protocol):
     def cross(self) -> tuple[tuple[float, ...], ...]:
         """Σ(x − mean)(x − mean)ᵀ over the units."""
 
+    @property
+    def member_cross(self) -> tuple[tuple[float, ...], ...] | None:
+        """Σ(y − mean)(y − mean)ᵀ over the members of clusters; None if units are not clusters."""
+
 
 @dataclass(frozen=True, slots=True)
 class CellMoments:
@@ -62,6 +66,7 @@ class CellMoments:
     units: int
     mean: tuple[float, ...]
     cross: tuple[tuple[float, ...], ...]
+    member_cross: tuple[tuple[float, ...], ...] | None = None
 
 
 WHOLE_ARM = -1
@@ -85,6 +90,8 @@ class CellTable(Sequence[CellMoments]):
     """(cells, columns)."""
     cross: FloatArray
     """(cells, columns, columns)."""
+    member_cross: FloatArray | None = None
+    """(cells, columns, columns): over the members of clusters; None if units are not clusters."""
 
     @classmethod
     def from_cells(cls, cells: Sequence[MeasuredCell]) -> CellTable:
@@ -96,6 +103,7 @@ class CellTable(Sequence[CellMoments]):
             np.array([cell.units for cell in cells], dtype=float),
             np.array([cell.mean for cell in cells], dtype=float).reshape(-1, width),
             np.array([cell.cross for cell in cells], dtype=float).reshape(-1, width, width),
+            _member_products(cells, width),
         )
 
     @cached_property
@@ -115,7 +123,8 @@ class CellTable(Sequence[CellMoments]):
             return [self[number] for number in range(*index.indices(len(self)))]
         arm, candidate = self.arms[index], int(self.candidates[index])
         mean, cross = tuple(self.mean[index].tolist()), tuple(map(tuple, self.cross[index].tolist()))
-        return CellMoments(arm, candidate, int(self.units[index]), mean, cross)
+        members = None if self.member_cross is None else tuple(map(tuple, self.member_cross[index].tolist()))
+        return CellMoments(arm, candidate, int(self.units[index]), mean, cross, members)
 
     def join_arm(self, arm: str) -> CellMoments | None:
         """Return all units of an arm as one cell; None if it has none."""
@@ -127,6 +136,14 @@ class CellTable(Sequence[CellMoments]):
         deviations = means - mean
         cross = self.cross[cells].sum(axis=0) + np.einsum("k,ki,kj->ij", units, deviations, deviations)
         return CellMoments(arm, WHOLE_ARM, int(units.sum()), tuple(mean.tolist()), tuple(map(tuple, cross.tolist())))
+
+
+def _member_products(cells: Sequence[MeasuredCell], width: int) -> FloatArray | None:
+    """Return the sums of products of members, (cells, columns, columns); None if units are not clusters."""
+    products = [cell.member_cross for cell in cells if cell.member_cross is not None]
+    if not products or len(products) < len(cells):
+        return None
+    return np.array(products, dtype=float).reshape(-1, width, width)
 
 
 def join_cells(arm: str, cells: Sequence[MeasuredCell]) -> CellMoments | None:
@@ -401,3 +418,35 @@ def _column_counts(cells: Sequence[MeasuredCell]) -> set[int]:
     if isinstance(cells, CellTable):
         return {cells.mean.shape[1]} if len(cells) else set()
     return {len(cell.mean) for cell in cells}
+
+
+def measure_design_effect(
+    rounds: Sequence[MeasuredRound], numerator: int, denominator: int, members: int
+) -> float | None:
+    """Return the variance of a ratio by cluster over its variance if members were independent; None if unknown.
+
+    The arguments are columns; `members` is the number of members of a cluster. With the residuals e_i = y_i − R d_i of
+    members in a cell, the variances are Σ_c (Σ_{i∈c} e_i)² n/(n − 1) over n clusters, and Σ_i e_i² m/(m − 1) over
+    m members.
+
+    >>> pairs = ((4.0, 0.0), (0.0, 0.0))
+    >>> cell = CellMoments("control", 0, 2, (2.0, 2.0), ((8.0, 0.0), (0.0, 0.0)), pairs)
+    >>> round(measure_design_effect([MeasuredRound(1, {("control", 0): 1.0}, [cell])], 0, 1, 1), 6)
+    3.0
+    """
+    by_cluster = by_member = 0.0
+    for measured in rounds:
+        cells = measured.cells if isinstance(measured.cells, CellTable) else CellTable.from_cells(measured.cells)
+        if cells.member_cross is None:
+            continue
+        counts = cells.units * cells.mean[:, members]
+        known = (cells.units > 1) & (cells.mean[:, denominator] > 0)
+        form = np.zeros_like(cells.mean[known])
+        form[:, numerator] = 1.0
+        form[:, denominator] = -cells.mean[known, numerator] / cells.mean[known, denominator]
+        clusters, units = cells.units[known], counts[known]
+        products = np.einsum("ki,kij,kj->k", form, cells.cross[known], form)
+        own_products = np.einsum("ki,kij,kj->k", form, cells.member_cross[known], form)
+        by_cluster += float((products * clusters / (clusters - 1.0)).sum())
+        by_member += float((own_products * units / (units - 1.0)).sum())
+    return by_cluster / by_member if by_member > 0 else None

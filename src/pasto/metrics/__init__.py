@@ -1,6 +1,6 @@
 """Metrics: their definitions, and the measurement of rounds as mean and covariance by arm and candidate."""
 
-from pasto.metrics.definitions import Column, Condition, Covariate, Metric
+from pasto.metrics.definitions import MEMBERS, Column, Condition, Covariate, Metric
 from pasto.metrics.engines import ENGINES, CovariateWindow, Engine, MeasureRequest
 from pasto.metrics.measure_request import OTHER_SOURCES
 from pasto.metrics.measurement import Sender, measure, measure_by_sender
@@ -9,6 +9,7 @@ from pasto.metrics.parsing import parse_metrics
 
 __all__ = [
     "ENGINES",
+    "MEMBERS",
     "OTHER_SOURCES",
     "Column",
     "Condition",

@@ -72,6 +72,8 @@ _RATIO = FieldKind(
 )
 _COVARIATE = FieldKind("duration or mapping", {"anyOf": [_WINDOW.schema, {"$ref": "#/$defs/metrics.NAME.covariate"}]})
 
+_AGGREGATES = [aggregate for aggregate in get_args(Aggregate) if aggregate != "members"]
+
 _COLUMN = (
     Field("event", _EVENT_NAME, "required", "The event it reads", "watch"),
     Field(
@@ -84,7 +86,7 @@ _COLUMN = (
     ),
     Field(
         "aggregate",
-        choice_kind(*get_args(Aggregate), synonyms={"avg": "mean", "average": "mean"}),
+        choice_kind(*_AGGREGATES, synonyms={"avg": "mean", "average": "mean"}),
         "`sum` with a value, else `count`",
         "How one unit's events become one number; a unit without any counts 0",
         "sum",

@@ -7,7 +7,8 @@ from typing import Literal
 
 from pasto_sdk.policy_document import Value
 
-Aggregate = Literal["sum", "count", "mean", "any", "max", "last", "distinct"]
+Aggregate = Literal["sum", "count", "mean", "any", "max", "last", "distinct", "members"]
+"""How one unit's events become one number; "members" is 1 for each exposed unit, without events."""
 Comparison = Literal["=", "!=", "<", "<=", ">", ">=", "in"]
 
 
@@ -57,7 +58,7 @@ class Column:
         >>> Column("likes", "like", None, "count").reach, Column("seconds", "watch", "seconds", "sum").reach
         ((0.0, None), (None, None))
         """
-        if self.aggregate not in ("count", "any", "distinct"):
+        if self.aggregate not in ("count", "any", "distinct", "members"):
             return self.low, self.high
         return max(self.low or 0.0, 0.0), 1.0 if self.aggregate == "any" and self.high is None else self.high
 
@@ -65,6 +66,10 @@ class Column:
     def span(self) -> tuple[float | None, float | None]:
         """Its window and look-back: columns with the same ones read the same events."""
         return self.window, self.lookback
+
+
+MEMBERS = Column("cluster.members", "", None, "members")
+"""Number of exposed units. If it is measured, units are added up by their cluster, and each cluster is one row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,16 @@ class Metric:
         return (self.numerator,) if self.denominator is None else (self.numerator, self.denominator)
 
     @property
+    def is_ratio(self) -> bool:
+        """True if it is defined as a ratio of two columns."""
+        return self.denominator is not None and not self.is_per_member
+
+    @property
+    def is_per_member(self) -> bool:
+        """True if it is the mean over the members of all clusters."""
+        return self.denominator == MEMBERS
+
+    @property
     def reach(self) -> tuple[float | None, float | None]:
         """Lowest and highest possible value of the metric; None if unknown.
 
@@ -105,12 +120,13 @@ class Metric:
         ((0.0, 9.0), (0.0, None))
         """
         low, high = self.numerator.reach
-        if self.denominator is None:
+        if self.denominator is None or self.is_per_member:
             return low, high
         # A denominator is positive and may be small: only the sign of a ratio is known.
         return (0.0 if low is not None and low >= 0 else None), (0.0 if high is not None and high <= 0 else None)
 
     @property
     def bounded(self) -> bool:
-        """True if every column has a low and a high bound."""
-        return all(column.low is not None and column.high is not None for column in self.columns)
+        """True if every number of a unit has a low and a high bound."""
+        columns = (column for column in self.columns if column != MEMBERS)
+        return all(column.low is not None and column.high is not None for column in columns)

@@ -39,6 +39,10 @@ class MeasureRequest:
 
     Excluded events, other versions and other sequences do not count. Columns with a look-back read the events of the
     same units in `before`, of any version.
+
+    If MEMBERS is one of the columns, exposures name the cluster of their unit. Numbers are clipped for each
+    unit, which is then a member: x_uc are their sums over the members of cluster u, and n is the number of clusters.
+    A unit of several clusters counts for none.
     """
 
     study: int
@@ -56,7 +60,7 @@ class MeasureRequest:
     @property
     def events(self) -> list[str]:
         """Names of the events that the columns read."""
-        return sorted({column.event for column in self.columns})
+        return sorted({column.event for column in self.columns if column.aggregate != "members"})
 
     @property
     def timed(self) -> bool:
@@ -68,6 +72,10 @@ class MeasureRequest:
         """Part of the log before the round; empty if no column looks back."""
         has_lookback = any(column.lookback is not None for column in self.columns)
         return self.before if has_lookback and self.before is not None else CovariateWindow(0, 0, 0.0)
+
+
+CLUSTER_FIELD = "cluster"
+"""Field of an exposure's JSON with the cluster of its unit."""
 
 
 _RENAMED = " ".join(f"WHEN '{name}' THEN '{arm}'" for name, arm in RENAMED_ARMS.items())

@@ -29,6 +29,8 @@ class Moments:
     """(C, C): Σ (x − mean)(x − mean)ᵀ over units."""
     clipped: tuple[int, ...]
     """(C,): units whose number was outside the range of the column, and was clipped."""
+    member_cross: Matrix | None = None
+    """(C, C): Σ (y − ȳ)(y − ȳ)ᵀ over the members of clusters, if the units are clusters; otherwise None."""
 
 
 MAX_RELATIVE_DIFFERENCE = 1e-9
@@ -51,6 +53,8 @@ def moments_match(recorded: Sequence[Moments], measured: Sequence[Moments]) -> b
             return False
         cross_scale = first.units * np.outer(scale, scale)
         if not (np.abs(np.subtract(first.cross, second.cross)) <= MAX_RELATIVE_DIFFERENCE * cross_scale).all():
+            return False
+        if (first.member_cross is None) != (second.member_cross is None):
             return False
     return True
 

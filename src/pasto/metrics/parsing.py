@@ -17,7 +17,7 @@ from pasto.metrics.definition_fields import (
     RATIO_FIELDS,
 )
 from pasto.metrics.definition_fields import METRIC_FIELDS as FIELDS
-from pasto.metrics.definitions import Aggregate, Column, Comparison, Condition, Covariate, Metric
+from pasto.metrics.definitions import MEMBERS, Aggregate, Column, Comparison, Condition, Covariate, Metric
 from pasto_sdk.policy_document import Value
 
 MAX_METRICS = 64
@@ -305,16 +305,35 @@ def _all_columns(metrics: Mapping[str, Metric]) -> Iterator[Column]:
             yield from metric.covariate.columns
 
 
+def average_over_members(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Return the metrics of units in clusters: a mean over units is a sum over clusters by their number of members.
+
+    >>> metrics = average_over_members(parse_metrics({"likes": {"event": "like", "aggregate": "count"}}))
+    >>> [column.name for column in metrics["likes"].columns]
+    ['likes.numerator', 'cluster.members']
+    """
+    numerators = {
+        metric.numerator: replace(metric.numerator, name=f"{name}.numerator")
+        for name, metric in metrics.items()
+        if not metric.is_ratio
+    }
+    averaged = {}
+    for name, metric in metrics.items():
+        numerator = numerators.get(metric.numerator, metric.numerator)
+        denominator = MEMBERS if metric.denominator is None else metric.denominator
+        averaged[name] = replace(metric, numerator=numerator, denominator=numerators.get(denominator, denominator))
+    return averaged
+
+
 def metric_document(metric: Metric) -> dict[str, Any]:
     """Return a definition as a plain JSON value that `parse_metrics` reads back.
 
     >>> metric_document(Metric("watch", Column("watch", "watch", "seconds", "sum", 0.0, 60.0)))
     {'event': 'watch', 'value': 'seconds', 'aggregate': 'sum', 'range': [0.0, 60.0]}
     """
-    if metric.denominator is None:
-        document = _column_document(metric.numerator)
-    else:
-        document = {"ratio": [_column_document(metric.numerator), _column_document(metric.denominator)]}
+    document = _column_document(metric.numerator)
+    if metric.denominator is not None and metric.is_ratio:
+        document = {"ratio": [document, _column_document(metric.denominator)]}
     if metric.lower_is_better:
         document["lower_is_better"] = True
     if metric.covariate is not None:

@@ -315,6 +315,22 @@ class ConcurrentStudy:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """Clusters of a study that assigns them as a whole."""
+
+    cluster: str
+    """Attribute with the cluster of a unit."""
+    unit: str
+    """Unit of which clusters consist."""
+    clusters: int
+    """Clusters in the latest round, or in the phase that the study is in."""
+    members: int
+    """Units in them."""
+    design_effects: Mapping[str, float]
+    """By metric: its variance over that of independent units."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything that is known of a study."""
 
@@ -352,6 +368,8 @@ class Report:
     """Ramp of a study that learns or is being confirmed."""
     concurrent: tuple[ConcurrentStudy, ...] = ()
     """Other studies on the same units, those with the largest share first."""
+    clusters: ClusterReport | None = None
+    """Clusters; None if the study assigns units, or has not measured a round."""
 
     @property
     def answer(self) -> BlendRecord | None:

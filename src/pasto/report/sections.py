@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from pasto.report.records import (
     BlendRecord,
     BrokenLimit,
     ClosedRoundRecord,
+    ClusterReport,
     ConcurrentStudy,
     GuardrailReport,
     HeldRoundRecord,
@@ -90,6 +92,8 @@ def _sections(report: Report) -> Iterator[ReportSection]:
         yield from _confirmation_sections(report.confirmation)
     if report.learning is not None and report.learning.lifts:
         yield from _learning_sections(report.learning)
+    if report.clusters is not None:
+        yield cluster_section(report.clusters)
     if report.answer is not None:
         is_external = report.assigned_by == "external"
         yield _blend_section(report.answer, is_frozen=report.frozen is not None, is_external=is_external)
@@ -152,6 +156,30 @@ def concurrent_section(studies: Sequence[ConcurrentStudy]) -> ReportSection:
         "Other studies on the same units",
         tuple(sentences),
         ("study", "state", "of this study's units", "since", "until"),
+        rows,
+    )
+
+
+def cluster_section(report: ClusterReport) -> ReportSection:
+    """Return the section on clusters with their design effects.
+
+    >>> cluster_section(ClusterReport("school", "pupil", 50, 900, {"points": 9.0})).rows
+    (('points', '9', '3 times as wide'),)
+    """
+    rows = tuple(
+        (metric, format_number(effect), f"{format_number(math.sqrt(effect))} times as wide")
+        for metric, effect in report.design_effects.items()
+    )
+    return ReportSection(
+        "Clusters",
+        (
+            f"The latest measurement has {format_count(report.clusters, 'cluster')} ({report.cluster}) with "
+            f"{format_count(report.members, 'unit')} ({report.unit}). A cluster is assigned as a whole, and intervals "
+            "count clusters.",
+            "The design effect is the variance by cluster over that of independent units. An interval that counted "
+            "each unit by itself would be too narrow by its square root.",
+        ),
+        ("metric", "design effect", "interval by cluster") if rows else (),
         rows,
     )
 

@@ -59,16 +59,21 @@ class StoredCells:
         """Encode cells; `moments` returns them bit for bit."""
         width = len(cells[0].mean) if cells else 0
         if len(cells) * width * (width + 1) < MIN_PACKED_NUMBERS:
-            return cls([asdict(cell) for cell in cells])
+            return cls(list(map(_write_cell, cells)))
         mean, cross = np.array([cell.mean for cell in cells]), np.array([cell.cross for cell in cells])
-        exact = np.array_equal(cross, cross.transpose(0, 2, 1)) and np.isfinite(mean).all() and np.isfinite(cross).all()
+        members = [cell.member_cross for cell in cells if cell.member_cross is not None]
+        products = [cross, np.array(members)] if len(members) == len(cells) else [cross]
+        exact = np.isfinite(mean).all() and all(
+            np.array_equal(part, part.transpose(0, 2, 1)) and np.isfinite(part).all() for part in products
+        )
         if not exact:  # the JSON writer rejects a number that is not finite
-            return cls([asdict(cell) for cell in cells])
+            return cls(list(map(_write_cell, cells)))
         names = sorted({cell.arm for cell in cells})
         rows = [[names.index(cell.arm), cell.candidate, cell.units, *cell.clipped] for cell in cells]
         counts = np.array(rows, dtype="<i8").T
         upper = np.triu_indices(width)
-        numbers = np.concatenate([mean, cross[:, upper[0], upper[1]]], axis=1).T.astype("<f8")
+        halves = [part[:, upper[0], upper[1]] for part in products]
+        numbers = np.concatenate([mean, *halves], axis=1).T.astype("<f8")
         packed = zlib.compress(_split_bytes(counts) + _split_bytes(numbers), 1)
         table = CellTable(tuple(cell.arm for cell in cells), counts[1], counts[2].astype(float), mean, cross)
         totals = {arm: total for arm in TOTALED_ARMS if (total := table.join_arm(arm)) is not None}
@@ -91,16 +96,25 @@ class StoredCells:
         """Return the cells as they were measured."""
         if not isinstance(self.document, Mapping):
             return tuple(map(_read_cell, self.document))
-        arms, counts, mean, cross = _unpack(self.document)
+        arms, counts, mean, (cross, *members) = _unpack(self.document)
         return tuple(
-            Moments(arm, candidate, units, tuple(cell_mean), tuple(map(tuple, cell_cross)), tuple(clipped))
-            for arm, candidate, units, cell_mean, cell_cross, clipped in zip(
+            Moments(
+                arm,
+                candidate,
+                units,
+                tuple(cell_mean),
+                tuple(map(tuple, cell_cross)),
+                tuple(clipped),
+                tuple(map(tuple, member_cross[0])) if member_cross else None,
+            )
+            for arm, candidate, units, cell_mean, cell_cross, clipped, *member_cross in zip(
                 arms,
                 counts[1].tolist(),
                 counts[2].tolist(),
                 mean.tolist(),
                 cross.tolist(),
                 counts[3:].T.tolist(),
+                *(part.tolist() for part in members),
                 strict=True,
             )
         )
@@ -109,8 +123,8 @@ class StoredCells:
         """Return the cells as arrays, for readers of many rounds."""
         if not isinstance(self.document, Mapping):
             return CellTable.from_cells(tuple(map(_read_cell, self.document)))
-        arms, counts, mean, cross = _unpack(self.document)
-        return CellTable(arms, counts[1], counts[2].astype(float), mean, cross)
+        arms, counts, mean, products = _unpack(self.document)
+        return CellTable(arms, counts[1], counts[2].astype(float), mean, *products)
 
     def count_units(self) -> int:
         """Return the number of units in all cells."""
@@ -523,8 +537,15 @@ def _round_numbers(value: Any) -> Any:
     return [_round_numbers(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
+def _write_cell(cell: Moments) -> dict[str, Any]:
+    document = asdict(cell)
+    if cell.member_cross is None:
+        del document["member_cross"]
+    return document
+
+
 def _read_cell(document: Mapping[str, Any]) -> Moments:
-    cross = tuple(map(tuple, document["cross"]))
+    cross, member_cross = tuple(map(tuple, document["cross"])), document.get("member_cross")
     return Moments(
         document["arm"],
         document["candidate"],
@@ -532,25 +553,32 @@ def _read_cell(document: Mapping[str, Any]) -> Moments:
         tuple(document["mean"]),
         cross,
         tuple(document["clipped"]),
+        None if member_cross is None else tuple(map(tuple, member_cross)),
     )
 
 
 def _unpack(
     document: Mapping[str, Any],
-) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return arms (cells), counts (3 + columns, cells), means (cells, columns), products (cells, columns, columns)."""
+) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.float64], list[NDArray[np.float64]]]:
+    """Return arms (cells), counts (3 + columns, cells), means (cells, columns), products (cells, columns, columns).
+
+    If the units are clusters, there are products of their members, too.
+    """
     count, width = document["cells"], document["columns"]
     data = zlib.decompress(b64decode(document["packed"]))
     rows = 3 + width
     end = 8 * rows * count
     counts = _join_bytes(data[:end], "<i8").reshape(rows, count)
     numbers = _join_bytes(data[end:], "<f8").reshape(-1, count).T
-    cross = np.empty((count, width, width))
     upper = np.triu_indices(width)
-    cross[:, upper[0], upper[1]] = cross[:, upper[1], upper[0]] = numbers[:, width:]
+    products = []
+    for half in np.split(numbers[:, width:], (numbers.shape[1] - width) // len(upper[0]), axis=1):
+        cross = np.empty((count, width, width))
+        cross[:, upper[0], upper[1]] = cross[:, upper[1], upper[0]] = half
+        products.append(cross)
     names = document["names"]
     arms = tuple(names[code] for code in counts[0].tolist())
-    return arms, counts.astype(np.int64), np.ascontiguousarray(numbers[:, :width]), cross
+    return arms, counts.astype(np.int64), np.ascontiguousarray(numbers[:, :width]), products
 
 
 def _split_bytes(values: NDArray[Any]) -> bytes:

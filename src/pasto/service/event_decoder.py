@@ -34,6 +34,8 @@ class ExposureEvent(
     version: Version
     """Of the policy; 0 where a fallback knew none."""
     candidate: Name
+    cluster: Unit | None = None
+    """Value of the attribute by which the study assigns clusters."""
     fallback: bool = False
     override: bool = False
     signature: Signature | None = None
@@ -94,6 +96,7 @@ _FIXES = {
     "type": "it must be exposure, metric or exposure_counts",
     "id": "an id has 1 to 128 characters and is unique for the study's life",
     "unit": "a unit has 1 to 256 characters; hash a longer one",
+    "cluster": "a cluster has 1 to 256 characters; hash a longer one",
     "version": "it is the version of the policy that the unit was served by, a whole number",
     "candidate": "it is the candidate's name, as the policy has it",
     "signature": "it is the HMAC-SHA256 of the exposure in hexadecimal, 64 characters",

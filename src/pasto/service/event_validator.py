@@ -10,6 +10,7 @@ import msgspec
 
 from pasto.errors import InputError, LifecycleError
 from pasto.metrics.external_assignment import arm_draw
+from pasto.metrics.measure_request import CLUSTER_FIELD
 from pasto.service.event_decoder import Event, ExposureCounts, ExposureEvent, MetricEvent, RejectedEvent
 from pasto.service.lifecycle import SERVING
 from pasto.service.policy_cache import PolicyCache, StudySnapshot
@@ -71,6 +72,8 @@ def required_fields(spec: StudySpec) -> Mapping[str, tuple[tuple[str, bool], ...
     """
     fields_by_event: dict[str, dict[str, bool]] = {}
     for column in spec.columns:
+        if column.aggregate == "members":
+            continue
         fields = fields_by_event.setdefault(column.event, {})
         for name in (column.value, column.by) if column.aggregate != "distinct" else ():
             if name is not None:
@@ -88,6 +91,15 @@ def required_keys(spec: StudySpec) -> Mapping[str, tuple[str, ...]]:
         if column.aggregate == "distinct" and column.value is not None and not column.where:
             keys_by_event.setdefault(column.event, {})[column.value] = None
     return {event: tuple(names) for event, names in keys_by_event.items()}
+
+
+def encode_cluster(cluster: str) -> str:
+    """Return the fields of an exposure whose unit was drawn with its cluster.
+
+    >>> encode_cluster("north")
+    '{"cluster":"north"}'
+    """
+    return _text({CLUSTER_FIELD: cluster}).decode()
 
 
 class EventValidator:
@@ -167,8 +179,10 @@ class EventValidator:
             return problem
         if policy is None:
             return self._unknown(version)
+        if (policy.cluster is None) != (event.cluster is None):
+            return _describe_cluster(policy.cluster)
         try:
-            cell = self._cell(policy, event.unit, event.candidate)
+            cell = self._cell(policy, event.cluster or event.unit, event.candidate)
         except InputError as error:
             return str(error)
         if cell is None:
@@ -186,7 +200,7 @@ class EventValidator:
             cell.arm,
             cell.candidate,
             None,
-            None,
+            None if event.cluster is None else encode_cluster(event.cluster),
             0,
             event.source,
             event.sequence,
@@ -217,6 +231,9 @@ class EventValidator:
                 excluded = 1
             elif policy is None:
                 return self._unknown(version)
+            elif policy.cluster is not None:  # its exposure has the candidate of the cluster
+                if event.candidate is not None and event.candidate not in policy.named:
+                    return _describe_unserved(event.candidate, version)
             else:
                 try:
                     cell = self._cell(policy, event.unit, event.candidate)
@@ -315,6 +332,12 @@ class EventValidator:
     def _unknown(self, version: int) -> str:
         name = self._snapshot.row.name
         return f"version is {version}, which study {name!r} never published; send the version of the policy served"
+
+
+def _describe_cluster(attribute: str | None) -> str:
+    if attribute is None:
+        return "cluster is given, and this version assigns units and not clusters; leave it out"
+    return f"cluster is missing, and this version assigns clusters; send the unit's value of {attribute!r}"
 
 
 def check_open(snapshot: StudySnapshot) -> None:

@@ -38,7 +38,7 @@ class HoldoutSetting:
 
     def parts_for(self, spec: StudySpec) -> int:
         """Return the slice that policies of a study leave out; 0 if they cannot."""
-        return self.parts if spec.unit == self.unit and not spec.is_external else 0
+        return self.parts if spec.assigned_unit == self.unit and not spec.is_external else 0
 
     def to_text(self) -> str:
         """Encode the setting as JSON."""
@@ -110,11 +110,11 @@ def _describe_use(setting: HoldoutSetting, snapshot: StudySnapshot) -> HoldoutSt
     use: HoldoutUse = "left out"
     if spec.is_external:
         use = "assigned elsewhere"
-    elif spec.unit != setting.unit:
+    elif spec.assigned_unit != setting.unit:
         use = "other unit"
     elif row.state not in SERVING:
         use = "no policy"
     elif state.holdout != setting.parts:
         use = "from the next policy on"
     since = state.holdout_since if state.holdout else None
-    return HoldoutStudy(row.name, row.state, spec.unit, state.holdout / LAYER_PARTS, since, use)
+    return HoldoutStudy(row.name, row.state, spec.assigned_unit, state.holdout / LAYER_PARTS, since, use)

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from hashlib import blake2b
 from threading import Lock
+from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
 from pasto.errors import LifecycleError, PastoError, StoreError
 from pasto.service.api_keys import SigningKeys
 from pasto.service.event_decoder import Event, RejectedEvent
-from pasto.service.event_validator import OWN_IDS, EventValidator, ValidatedBatch, check_open
+from pasto.service.event_validator import OWN_IDS, EventValidator, ValidatedBatch, check_open, encode_cluster
 from pasto.service.policy_cache import PolicyCache, StudySnapshot
 from pasto.service.rejections import RejectionCounter
 from pasto.store import CONFLICT_REASON, EXPOSURE, AppendResult, EventRow, Store
@@ -22,6 +23,15 @@ from pasto_sdk.policy_document import Bucket
 
 MAX_CACHED_EXPOSURES = 200_000
 """Latest exposures logged by the service itself that are cached, so that they are not written again."""
+
+
+class DrawnUnit(NamedTuple):
+    """Unit for which the service decided, with its bucket."""
+
+    unit: str
+    bucket: Bucket
+    cluster: str | None = None
+    """Cluster that was drawn instead of the unit."""
 
 
 class EventRejection(Struct, frozen=True):
@@ -99,9 +109,7 @@ class IngestPipeline:
         """Return the key that a study's exposures are signed with."""
         return self._signing_keys.derive(snapshot.row)
 
-    def expose(
-        self, name: str, policy: PublishedPolicy, drawn: Iterable[tuple[str, Bucket]], key: str | None = None
-    ) -> None:
+    def expose(self, name: str, policy: PublishedPolicy, drawn: Iterable[DrawnUnit], key: str | None = None) -> None:
         """Log exposures that the service decided for a caller, each policy and unit once.
 
         A unit that does not take part in the study has no exposure.
@@ -115,17 +123,19 @@ class IngestPipeline:
             self.failures[name] += sum(1 for _ in drawn)
             return
         with self._lock:
-            for unit, cell in drawn:
+            for unit, cell, cluster in drawn:
                 if cell is policy.not_enrolled:
                     continue
                 place = (number, version, unit)
                 if place in exposed:
                     exposed.move_to_end(place)
-                elif "\0" in unit:  # which no store can hold
+                elif "\0" in unit or (cluster is not None and "\0" in cluster):  # which no store can hold
                     self.failures[name] += 1
                 else:
                     exposed[place] = None
-                    rows.append(EventRow(_identity(version, unit), EXPOSURE, unit, version, cell.arm, cell.candidate))
+                    fields = None if cluster is None else encode_cluster(cluster)
+                    id_ = _identity(version, unit)
+                    rows.append(EventRow(id_, EXPOSURE, unit, version, cell.arm, cell.candidate, None, fields))
             while len(exposed) > MAX_CACHED_EXPOSURES:
                 exposed.popitem(last=False)
         if not rows:

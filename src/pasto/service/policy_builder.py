@@ -54,7 +54,7 @@ def build_policy(
     >>> policy.salt, sorted({cell.arm for cell in policy.cells})
     ('feed/1', ['control', 'learner'])
     """
-    sticky = state != "learning" and spec.unit != "request"
+    sticky = state != "learning" and spec.assigned_unit != "request"
     mode: Literal["shuffled", "sticky"] = "sticky" if sticky else "shuffled"
     rows = study.candidates
     prefix = identity or spec.name
@@ -74,6 +74,7 @@ def build_policy(
         signed=spec.signed,
         enrolment=list_slices(spec, paused_from or state, prefix, ramp_step, holdout) if has_slices else (),
         audience=spec.audience if has_slices else (),
+        cluster=spec.cluster,
     )
 
 

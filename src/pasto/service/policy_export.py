@@ -120,8 +120,8 @@ def export_policy(
 
     `last` is the last policy that the study published, also of a study that serves none any more.
 
-    `attribute` is the attribute by which the platform assigns units: `targetingKey` in flagd and `id` in GrowthBook
-    if it is left out.
+    `attribute` is the attribute by which the platform assigns units. If it is left out, it is the attribute of the
+    clusters, or `targetingKey` in flagd and `id` in GrowthBook.
     """
     if format not in FORMATS:
         raise OptionError(f"format must be {', '.join(FORMATS)}, got {format[:60]!r}")
@@ -131,6 +131,7 @@ def export_policy(
         raise OptionError(
             f"attribute must be a name of 1 to {MAX_ATTRIBUTE_CHARACTERS} printable characters, got {attribute[:80]!r}"
         )
+    attribute = attribute or snapshot.spec.cluster
     exported = _read_policy(snapshot) if part == "policy" else _read_blend(snapshot, last)
     return FORMATS[format](exported, attribute)
 

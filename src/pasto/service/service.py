@@ -32,7 +32,7 @@ from pasto.service.archive import Archive, ArchiveResult
 from pasto.service.close_record import CloseSummary, NextPhase, describe_closed_round, summarize_close
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
 from pasto.service.holdout import HOLDOUT, HoldoutRecord, HoldoutSetting, describe_holdout, read_holdout_share
-from pasto.service.ingest import BatchResult, IngestPipeline
+from pasto.service.ingest import BatchResult, DrawnUnit, IngestPipeline
 from pasto.service.layers import LayerRecord, allot_slice, describe_layers
 from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, check_editable, read_horizon, target
 from pasto.service.notifications import (
@@ -290,7 +290,7 @@ class Service:
         slices = self.store.list_layer_slices()
         present = [row for row in slices if row.study == name and row.layer == spec.layer.name and not is_draft]
         others = [row for row in slices if row.study != name]
-        row = allot_slice(spec.layer, spec.unit, others, present[0] if present else None)
+        row = allot_slice(spec.layer, spec.assigned_unit, others, present[0] if present else None)
         layer = replace(spec.layer, start=row.start)
         return replace(spec, layer=layer, document={**spec.document, "layer": layer.document()}), row
 
@@ -603,10 +603,10 @@ class Service:
 
     def expose(self, name: str, policy: PublishedPolicy, unit: str, cell: Bucket) -> None:
         """Log an exposure that the service itself decided, once for each policy and unit; never raises, never waits."""
-        self._pipeline.expose(name, policy, [(unit, cell)])
+        self._pipeline.expose(name, policy, [DrawnUnit(unit, cell)])
 
     def expose_all(
-        self, name: str, policy: PublishedPolicy, drawn: Iterable[tuple[str, Bucket]], *, key: str | None = None
+        self, name: str, policy: PublishedPolicy, drawn: Iterable[DrawnUnit], *, key: str | None = None
     ) -> None:
         """Log many exposures of one policy together, as `expose` does each."""
         self._pipeline.expose(name, policy, drawn, key)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pasto.metrics.definitions import Column
+from pasto.metrics.definitions import MEMBERS, Column
 from pasto.metrics.measure_request import Engine, MeasureRequest, TableEngine
 from pasto.metrics.moments import Moments
 from pasto.metrics.sources.event_log import event_log_relations
-from pasto.metrics.sql import DIALECTS, QueryBuilder, Relation, moments_from, sums_query, units_query
+from pasto.metrics.sql import DIALECTS, QueryBuilder, Relation, join_members, moments_from, rows_query, sums_query
 
 
 def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
@@ -26,7 +26,11 @@ def measure_relation(
 ) -> tuple[Moments, ...]:
     """Return the moments of every cell of any exposures and events, sorted by arm and candidate."""
     query = _query(draft, relation, columns)
-    return moments_from(connection.execute(query, draft.parameters).fetchall(), len(columns))
+    cells = moments_from(connection.execute(query, draft.parameters).fetchall(), len(columns))
+    if MEMBERS not in columns:
+        return cells
+    members = connection.execute(_query(draft, relation, columns, of_members=True), draft.parameters).fetchall()
+    return join_members(cells, moments_from(members, len(columns)))
 
 
 def plan_relation(connection: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> None:
@@ -34,9 +38,10 @@ def plan_relation(connection: Any, draft: QueryBuilder, relation: Relation, colu
     connection.execute(f"EXPLAIN {_query(draft, relation, columns)}", draft.parameters)
 
 
-def _query(draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> str:
-    units = units_query(draft, relation, columns)
-    return sums_query("units", len(columns), f"units {draft.dialect.materialized} (\n{units}\n), ")
+def _query(draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...], *, of_members: bool = False) -> str:
+    """Return the query over clusters or their members; over units if they have no clusters."""
+    rows, prelude = rows_query(draft, relation, columns, of_members=of_members)
+    return sums_query(rows, len(columns), prelude)
 
 
 ENGINE = Engine("duckdb", measure, TableEngine(measure_relation, plan_relation))

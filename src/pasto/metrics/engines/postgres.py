@@ -11,10 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from pasto.metrics.definitions import Column, Condition
-from pasto.metrics.measure_request import CURRENT_ARM, Engine, MeasureRequest, TableEngine, sender_label
+from pasto.metrics.definitions import MEMBERS, Column, Condition
+from pasto.metrics.measure_request import (
+    CLUSTER_FIELD,
+    CURRENT_ARM,
+    Engine,
+    MeasureRequest,
+    TableEngine,
+    sender_label,
+)
 from pasto.metrics.moments import Moments
-from pasto.metrics.sql import QueryBuilder, Relation, moments_from, sums_query, units_query
+from pasto.metrics.sql import QueryBuilder, Relation, join_members, moments_from, rows_query, sums_query
 
 PAIRS_AT_ONCE = 1000
 """Products in one statement: PostgreSQL gives at most 1,664 columns."""
@@ -42,13 +49,19 @@ Pair = tuple[int, int]
 
 def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
     """Return the moments of every cell, sorted by arm and candidate."""
+    cells = _measure(connection, request, of_members=False)
+    return join_members(cells, _measure(connection, request, of_members=True)) if MEMBERS in request.columns else cells
+
+
+def _measure(connection: Any, request: MeasureRequest, *, of_members: bool) -> tuple[Moments, ...]:
+    """Return the moments of every cell, of clusters or of their members."""
     width = len(request.columns)
     pairs = list(combinations_with_replacement(range(width), 2))
     batches = [pairs[start : start + PAIRS_AT_ONCE] for start in range(0, len(pairs), PAIRS_AT_ONCE)]
     answers = []
     connection.execute(_PLAN)
     for batch in batches:
-        query, parameters = _statement(request, batch)
+        query, parameters = _statement(request, batch, of_members=of_members)
         answers.append(sorted(connection.execute(query, parameters).fetchall(), key=lambda row: (row[0], row[1])))
     found = []
     for rows in zip(*answers, strict=True):
@@ -85,7 +98,11 @@ def measure_relation(
         # What parallel workers hand on is a row again, with a column for each product.
         connection.execute("SET max_parallel_workers_per_gather = 0")
     rows = connection.execute(query, draft.parameters).fetchall()
-    return moments_from([(*row[:-1], *row[-1]) for row in rows], width)
+    cells = moments_from([(*row[:-1], *row[-1]) for row in rows], width)
+    if MEMBERS not in columns:
+        return cells
+    rows = connection.execute(_relation_query(draft, relation, columns, of_members=True), draft.parameters).fetchall()
+    return join_members(cells, moments_from([(*row[:-1], *row[-1]) for row in rows], width))
 
 
 def plan_relation(connection: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> None:
@@ -93,12 +110,14 @@ def plan_relation(connection: Any, draft: QueryBuilder, relation: Relation, colu
     connection.execute(f"EXPLAIN {_relation_query(draft, relation, columns)}", draft.parameters)
 
 
-def _relation_query(draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> str:
-    units = units_query(draft, relation, columns)
-    return sums_query("units", len(columns), f"units {draft.dialect.materialized} (\n{units}\n), ", "ARRAY[{}]")
+def _relation_query(
+    draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...], *, of_members: bool = False
+) -> str:
+    rows, prelude = rows_query(draft, relation, columns, of_members=of_members)
+    return sums_query(rows, len(columns), prelude, "ARRAY[{}]")
 
 
-def _statement(request: MeasureRequest, pairs: list[Pair]) -> tuple[str, Parameters]:
+def _statement(request: MeasureRequest, pairs: list[Pair], *, of_members: bool) -> tuple[str, Parameters]:
     """Return the query for some of the products, and its bound values; its text holds nothing that a user wrote."""
     span: Parameters = [request.study, request.version, request.after, request.until]
     places = range(len(request.columns))
@@ -109,7 +128,7 @@ def _statement(request: MeasureRequest, pairs: list[Pair]) -> tuple[str, Paramet
         parameters = [list(request.sources), *span]
     picked = []
     for place, column in enumerate(request.columns):
-        picked += _picked(place, column, request, parameters)
+        picked += [] if column.aggregate == "members" else _picked(place, column, request, parameters)
     parameters += span
     where, past = _SPAN, request.past
     if past.until:
@@ -118,6 +137,9 @@ def _statement(request: MeasureRequest, pairs: list[Pair]) -> tuple[str, Paramet
     parameters.append(request.events)
     made, bounded = [], []
     for place, column in enumerate(request.columns):
+        if column.aggregate == "members":
+            bounded.append(f"1::float8 AS x{place}, 0 AS o{place}")
+            continue
         aggregate = _AGGREGATES[column.aggregate].format(v=f"v{place}", k=f"k{place}")
         made.append(f"({aggregate})::float8 AS r{place}")
         bounded.append(_bounded(place, column, parameters))
@@ -132,17 +154,26 @@ def _statement(request: MeasureRequest, pairs: list[Pair]) -> tuple[str, Paramet
         *(f"e{i}" for i in places),
         *(f"sum(d{i} * d{j})" for i, j in pairs),
     ]
+    cluster, name, test = "", "", ""
+    if MEMBERS in request.columns:
+        field = f"fields->>'{CLUSTER_FIELD}'"
+        cluster, name = f", min({field}) AS cluster", "cluster, "
+        test = f" AND min({field}) = max({field})"
+    rows = f"SELECT arm, candidate, {name}{', '.join(bounded)} FROM population LEFT JOIN made USING (unit)"  # noqa: S608
+    if MEMBERS in request.columns and not of_members:
+        sums = ", ".join(f"sum(x{i} ORDER BY x{i}) AS x{i}, sum(o{i}) AS o{i}" for i in places)
+        rows = f"SELECT arm, candidate, {sums} FROM ({rows}) AS members GROUP BY arm, candidate, cluster"  # noqa: S608
     query = f"""
 WITH population AS (
-    SELECT unit, min({arm}) AS arm, min(candidate) AS candidate, min(received_at) AS seen
-    FROM events WHERE {_SPAN} AND kind = 0 GROUP BY unit HAVING min(candidate) = max(candidate)
+    SELECT unit, min({arm}) AS arm, min(candidate) AS candidate, min(received_at) AS seen{cluster}
+    FROM events WHERE {_SPAN} AND kind = 0 GROUP BY unit HAVING min(candidate) = max(candidate){test}
 ), picked AS (
     SELECT unit, {", ".join(picked)} FROM {_SOURCE[request.timed]}
     WHERE {where} AND kind = 1 AND name = ANY(%s)
 ), made AS (
     SELECT unit, {", ".join(made)} FROM picked GROUP BY unit
 ), bounded AS MATERIALIZED (
-    SELECT arm, candidate, {", ".join(bounded)} FROM population LEFT JOIN made USING (unit)
+    {rows}
 ), centres AS MATERIALIZED (
     SELECT arm, candidate, count(*) AS n, {centres}
     FROM (SELECT * FROM bounded ORDER BY arm, candidate, {by_value}) AS sorted GROUP BY arm, candidate

@@ -8,11 +8,20 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from pasto.metrics.definitions import Column
+from pasto.metrics.definitions import MEMBERS, Column
 from pasto.metrics.measure_request import Engine, MeasureRequest, TableEngine
 from pasto.metrics.moments import Moments
 from pasto.metrics.sources.event_log import event_log_relations
-from pasto.metrics.sql import DIALECTS, QueryBuilder, Relation, moments_from, sums_query, units_query
+from pasto.metrics.sql import (
+    DIALECTS,
+    QueryBuilder,
+    Relation,
+    clusters_query,
+    join_members,
+    moments_from,
+    sums_query,
+    units_query,
+)
 
 _numbers = count(1)
 
@@ -30,8 +39,14 @@ def measure_relation(
     units = session.sql(units_query(draft, relation, columns), args=draft.parameters).persist()
     view = f"pasto_units_{next(_numbers)}"
     units.createOrReplaceTempView(view)
+    width = len(columns)
     try:
-        return moments_from(map(tuple, session.sql(sums_query(view, len(columns))).collect()), len(columns))
+        cells = moments_from(map(tuple, session.sql(sums_query(view, width)).collect()), width)
+        if MEMBERS not in columns:
+            return cells
+        prelude = f"clusters AS (\n{clusters_query(view, width)}\n), "
+        clusters = session.sql(sums_query("clusters", width, prelude)).collect()
+        return join_members(moments_from(map(tuple, clusters), width), cells)
     finally:
         session.catalog.dropTempView(view)
         units.unpersist()

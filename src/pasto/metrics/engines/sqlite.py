@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from operator import attrgetter, methodcaller
 from typing import Any
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
-from pasto.metrics.definitions import Column, Condition
-from pasto.metrics.measure_request import SEPARATOR, Engine, MeasureRequest, sender_label
+from pasto.metrics.definitions import MEMBERS, Column, Condition
+from pasto.metrics.measure_request import CLUSTER_FIELD, SEPARATOR, Engine, MeasureRequest, sender_label
 from pasto.metrics.moments import Moments
 from pasto_sdk.policy_document import current_arm
 
@@ -94,12 +94,17 @@ def measure(connection: sqlite3.Connection, request: MeasureRequest) -> tuple[Mo
     met, arms = EventMatch(), EventMatch()
     exposed, picks = _round(connection, request, met, arms)
     picks |= _past(connection, request, met)
-    distinct, owners, places, first_ticks = _population(exposed, met.size, arms.names)
+    distinct, owners, places, first_ticks, clusters = _population(
+        exposed, met.size, arms.names, MEMBERS in request.columns
+    )
     if not distinct:
         return ()
     values = np.zeros((len(owners), len(request.columns)))
     clipped = np.zeros(values.shape, dtype=np.bool_)
     for place, column in enumerate(request.columns):
+        if column.aggregate == "members":
+            values[:, place] = 1.0
+            continue
         numbers = _per_unit(column, len(owners), *_picked(column, picks[place], places, first_ticks))
         low = -np.inf if column.low is None else column.low
         high = np.inf if column.high is None else column.high
@@ -109,10 +114,23 @@ def measure(connection: sqlite3.Connection, request: MeasureRequest) -> tuple[Mo
     order = np.lexsort((*values.T, owners))
     values, clipped = values[order], clipped[order]
     ends = np.cumsum(np.bincount(owners)).tolist()
-    return tuple(
-        build_moments(*cell, values[start:end], clipped[start:end].sum(axis=0).tolist())
-        for cell, start, end in zip(distinct, [0, *ends], ends, strict=False)
-    )
+    cells = []
+    for cell, start, end in zip(distinct, [0, *ends], ends, strict=False):
+        rows, counts = values[start:end], clipped[start:end].sum(axis=0).tolist()
+        moments = build_moments(*cell, rows, counts)
+        if MEMBERS in request.columns:
+            sums = _add_members(rows, clusters[order[start:end]])
+            moments = replace(build_moments(*cell, sums, counts), member_cross=moments.cross)
+        cells.append(moments)
+    return tuple(cells)
+
+
+def _add_members(rows: FloatArray, clusters: Places) -> FloatArray:
+    """Return the sums of sorted rows by cluster, sorted; neither order nor sums depend on the numbers of clusters."""
+    by_cluster = np.argsort(clusters, kind="stable")
+    starts = np.flatnonzero(np.diff(clusters[by_cluster], prepend=-1))
+    sums = np.add.reduceat(rows[by_cluster], starts, axis=0)
+    return np.asarray(sums[np.lexsort(sums.T)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +149,18 @@ def _round(
     connection: sqlite3.Connection, request: MeasureRequest, met: EventMatch, arms: EventMatch
 ) -> tuple[list[NDArray[Any]], dict[int, ColumnPick]]:
     """Return unit, arm, candidate and time of every exposure, and the events of each column, in one pass."""
-    own = [place for place, column in enumerate(request.columns) if column.lookback is None]
+    own = [
+        place
+        for place, column in enumerate(request.columns)
+        if column.lookback is None and column.aggregate != "members"
+    ]
     timed = any(request.columns[place].window is not None for place in own)
+    cluster = f"coalesce(json_extract(fields, '$.{CLUSTER_FIELD}'), '')"
     asked = [
         UnitQuery("unit", "kind = 0", [], met),
         _arm(request, arms),
         UnitQuery("candidate", "kind = 0", [], _whole),
+        *([UnitQuery(cluster, "kind = 0", [], EventMatch())] if MEMBERS in request.columns else []),
         *([UnitQuery(_TICK, "kind = 0", [], _whole)] if timed else []),
     ]
     bound: Parameters = [request.study, request.version]
@@ -269,11 +293,12 @@ def _numbers(values: list[Any]) -> list[float | None]:
 
 
 def _population(
-    exposed: Sequence[NDArray[Any]], size: int, arms: dict[int, str]
-) -> tuple[list[tuple[str, int]], Places, Places, Places | None]:
-    """Return the cells, the cell of each exposed unit, the place of each unit (−1 if not exposed) and its first tick.
+    exposed: Sequence[NDArray[Any]], size: int, arms: dict[int, str], is_clustered: bool
+) -> tuple[list[tuple[str, int]], Places, Places, Places | None, Places]:
+    """Return the cells, and by unit its cell, its place (−1 if not exposed), its first tick and its cluster.
 
-    A policy draws the same candidate for a unit each time. A unit that another platform gave several counts for none.
+    A policy draws the same candidate for a unit each time. A unit that another platform gave several counts for none,
+    and so does one of several clusters.
     """
     units, codes, candidates, *times = exposed
     names = {code: current_label(name) for code, name in arms.items()}
@@ -287,6 +312,11 @@ def _population(
     cells = np.full(size, never, dtype=np.intp)
     np.minimum.at(cells, units, ranks[codes] * width + candidates)
     cells[units[candidates != cells[units] % width]] = never
+    clusters = np.zeros(size, dtype=np.intp)
+    if is_clustered:
+        named, *times = times
+        clusters[units] = named
+        cells[units[named != clusters[units]]] = never
     known = np.flatnonzero(cells < never)
     places = np.full(size, -1, dtype=np.intp)
     places[known] = np.arange(len(known))
@@ -296,7 +326,13 @@ def _population(
         since = np.full(size, never, dtype=np.intp)
         np.minimum.at(since, units, times[0])
         first_ticks = since[known]
-    return [(labels[cell // width], cell % width) for cell in found.tolist()], owners, places, first_ticks
+    return (
+        [(labels[cell // width], cell % width) for cell in found.tolist()],
+        owners,
+        places,
+        first_ticks,
+        clusters[known],
+    )
 
 
 def _picked(column: Column, pick: ColumnPick, places: Places, first_ticks: Places | None) -> Picked:

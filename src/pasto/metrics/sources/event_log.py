@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pasto.metrics.measure_request import CURRENT_ARM, MeasureRequest
+from pasto.metrics.definitions import MEMBERS
+from pasto.metrics.measure_request import CLUSTER_FIELD, CURRENT_ARM, MeasureRequest
 from pasto.metrics.sql import JsonFields, QueryBuilder, Relation, Span
 
 
@@ -17,7 +18,12 @@ def event_log_relations(draft: QueryBuilder, request: MeasureRequest, table: str
     study, version = draft.bind(request.study), draft.bind(request.version)
     after, until = draft.bind(request.after), draft.bind(request.until)
     source = draft.table(table)
-    selected = f"""unit, CASE WHEN kind = 0 THEN {CURRENT_ARM} END AS arm,
+    fields = JsonFields("fields")
+    cluster = ""
+    if MEMBERS in request.columns:
+        cluster = f"""
+            CASE WHEN kind = 0 THEN {fields.read(draft, CLUSTER_FIELD).text} END AS cluster,"""
+    selected = f"""unit,{cluster} CASE WHEN kind = 0 THEN {CURRENT_ARM} END AS arm,
             CASE WHEN kind = 0 THEN candidate END AS candidate,
             CASE WHEN kind = 1 THEN name END AS name, fields"""
     span = (
@@ -26,7 +32,7 @@ def event_log_relations(draft: QueryBuilder, request: MeasureRequest, table: str
     )
     if not request.timed:
         text = f"SELECT {selected} FROM {source} WHERE {span} AND (kind = 0 OR name IN ({names}))"  # noqa: S608 -- all bound
-        return Relation(text, JsonFields("fields"))
+        return Relation(text, fields)
     spans = {column.span: f"s{place}" for place, column in enumerate(request.columns)}
     flags = "".join(f", {_within(draft, request, span)} AS {flag}" for span, flag in spans.items())
     past = request.past
@@ -37,7 +43,7 @@ def event_log_relations(draft: QueryBuilder, request: MeasureRequest, table: str
         WHERE ({span} AND (kind = 0 OR name IN ({names})))
             OR (study = {study} AND sequence > {draft.bind(past.after)} AND sequence <= {draft.bind(past.until)}
                 AND unit <> '' AND kind = 1 AND name IN ({names}))"""  # noqa: S608 -- all bound
-    return Relation(text, JsonFields("fields"), spans)
+    return Relation(text, fields, spans)
 
 
 def _within(draft: QueryBuilder, request: MeasureRequest, span: Span) -> str:

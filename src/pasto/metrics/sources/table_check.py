@@ -90,7 +90,7 @@ def find_problems(tables: TeamTables, columns: Sequence[Column], types: Types) -
             problem = _missing(tables.exposures.table, name, known)
             problems.add("source.exposures.attributes", f"gives {attribute!r} no column: it {problem}")
     _check_times(problems, tables, types)
-    for column in columns:
+    for column in (column for column in columns if column.aggregate != "members"):
         _check_fields(problems, tables.events, column, types)
     return problems.found
 

@@ -146,13 +146,17 @@ def team_relations(
     absent = "".join(f", CAST(NULL AS {kind}) AS {draft.identifier(name)}" for name, kind in carried.items())
     absent += "".join(f", FALSE AS {flag}" for flag in spans.values())
     exposed = _exposures(draft, tables.exposures, policy, version, is_external)
-    pieces = [f"SELECT unit, arm, candidate, CAST(NULL AS {draft.dialect.text}) AS name{absent} FROM ({exposed}) AS x"]  # noqa: S608
-    events = sorted({column.event for column in columns})
+    cluster = "" if policy.cluster is None else "cluster, "
+    pieces = [
+        f"SELECT unit, arm, candidate, {cluster}CAST(NULL AS {draft.dialect.text}) AS name{absent} "  # noqa: S608
+        f"FROM ({exposed}) AS x"
+    ]
+    events = sorted({column.event for column in columns if column.aggregate != "members"})
     times = TimeExpressions(draft, tables, kinds)
     for table in tables.events:
         if table.event is not None and table.event not in events:
             continue
-        selected = _select_event(draft, table, carried, kinds[table.table])
+        selected = _select_event(draft, table, carried, kinds[table.table], has_cluster=policy.cluster is not None)
         pieces.append(_events(draft, times, table, version, events, selected, spans))
         if any(lookback is not None for _, lookback in spans):
             first = draft.bind(policy.version if since is None else since)
@@ -176,21 +180,38 @@ def _exposures(
             place += f" AND {audience_test(draft.dialect.name, draft.identifier(column), condition)}"
     if is_external and table.candidate is None:
         raise OptionError(f"the table {table.table!r} needs the column of the candidate that its platform assigned")
-    own = assignment_query(policy, draft.dialect.name, is_exposed=True)
+    read, also = f"{unit} AS unit", ""
+    if policy.cluster is not None:
+        if policy.cluster not in table.attributes:
+            raise OptionError(
+                f"the table {table.table!r} needs the column of {policy.cluster!r}, by which units are assigned; name "
+                "it under attributes"
+            )
+        read += f", CAST({draft.identifier(table.attributes[policy.cluster])} AS {draft.dialect.text}) AS cluster"
+        also = "cluster"
+    clusters = {} if policy.cluster is None else {policy.cluster: "cluster"}
+    own = assignment_query(policy, draft.dialect.name, attributes=clusters, is_exposed=True)
     enrolled = "" if own.takes_part is None else "arm <> 'not_enrolled'"
     if table.candidate is None:
-        drawn = own.query(f"(SELECT DISTINCT {unit} AS unit {place}) AS exposed", named=False)
+        drawn = own.query(f"(SELECT DISTINCT {read} {place}) AS exposed", also=also, named=False)
         return f"SELECT * FROM ({drawn}) AS drawn WHERE {enrolled}" if enrolled else drawn  # noqa: S608 -- as below
     claimed = f"CAST({draft.identifier(table.candidate)} AS {draft.dialect.text})"
-    exposed = f"(SELECT DISTINCT {unit} AS unit, {claimed} AS claimed {place}) AS exposed"
+    exposed = f"(SELECT DISTINCT {read}, {claimed} AS claimed {place}) AS exposed"
     if is_external:
         return external_query(policy, draft.dialect.name, "claimed").query(exposed, also="claimed", named=False)
-    drawn = own.query(exposed, also="claimed")
+    drawn = own.query(exposed, also=f"claimed, {also}" if also else "claimed")
     tests = f"name = claimed AND {enrolled}" if enrolled else "name = claimed"
     return f"SELECT * FROM ({drawn}) AS drawn WHERE {tests}"  # noqa: S608 -- all quoted or bound
 
 
-def _select_event(draft: QueryBuilder, table: EventTable, carried: Mapping[str, str], kinds: Mapping[str, Kind]) -> str:
+def _select_event(
+    draft: QueryBuilder,
+    table: EventTable,
+    carried: Mapping[str, str],
+    kinds: Mapping[str, Kind],
+    *,
+    has_cluster: bool,
+) -> str:
     """Return SQL for the columns of an event: its unit, name and fields."""
     selected = ""
     for wanted, kind in carried.items():
@@ -199,7 +220,8 @@ def _select_event(draft: QueryBuilder, table: EventTable, carried: Mapping[str, 
         selected += f", CAST({value} AS {kind}) AS {draft.identifier(wanted)}"
     unit = f"CAST(e.{draft.identifier(table.unit)} AS {draft.dialect.text})"
     # The types of the two columns come from the exposures, which stand first in the union.
-    return f"{unit} AS unit, NULL AS arm, NULL AS candidate, {_name(draft, table)} AS name{selected}"
+    cluster = "NULL AS cluster, " if has_cluster else ""
+    return f"{unit} AS unit, NULL AS arm, NULL AS candidate, {cluster}{_name(draft, table)} AS name{selected}"
 
 
 def _name(draft: QueryBuilder, table: EventTable) -> str:

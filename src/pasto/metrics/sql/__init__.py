@@ -2,7 +2,16 @@
 
 from pasto.metrics.sql.field_access import ColumnFields, FieldType, JsonFields
 from pasto.metrics.sql.query_builder import DIALECTS, Dialect, QueryBuilder
-from pasto.metrics.sql.unit_query import Relation, Span, moments_from, sums_query, units_query
+from pasto.metrics.sql.unit_query import (
+    Relation,
+    Span,
+    clusters_query,
+    join_members,
+    moments_from,
+    rows_query,
+    sums_query,
+    units_query,
+)
 
 __all__ = [
     "DIALECTS",
@@ -13,7 +22,10 @@ __all__ = [
     "QueryBuilder",
     "Relation",
     "Span",
+    "clusters_query",
+    "join_members",
     "moments_from",
+    "rows_query",
     "sums_query",
     "units_query",
 ]

@@ -85,7 +85,7 @@ def assignment_query(
 
     `attributes` names the column of each attribute that the policy's audience and segments read; its type is text,
     number or boolean, and NULL meets no condition. With `is_exposed`, all units have met the audience already, and it
-    reads no attributes.
+    reads no attributes. If the policy has clusters, `attributes` names their column, of texts or integers.
 
     >>> from pasto_sdk.policy import publish_policy
     >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
@@ -97,10 +97,16 @@ def assignment_query(
     if dialect not in _DIGEST:
         raise OptionError(f"no SQL of {dialect!r} is known; there are {', '.join(_DIGEST)}")
     baseline = policy.not_enrolled
-    hashes = {"place": _hashed(dialect, unit, policy.salt)}
-    tests = []
+    drawn_by, tests = unit, []
+    if policy.cluster is not None:
+        column = _column(attributes, policy.cluster, "cluster")
+        drawn_by = f"CAST({column} AS {'STRING' if dialect == 'spark' else 'VARCHAR'})"
+        tests.append("drawn_by <> ''")
+    hashes = {"place": _hashed(dialect, drawn_by, policy.salt)}
+    if policy.cluster is not None:
+        hashes["drawn_by"] = drawn_by
     for number, part in enumerate(policy.enrolment):
-        hashes[f"enrolment{number}"] = _hashed(dialect, unit, part.salt)
+        hashes[f"enrolment{number}"] = _hashed(dialect, drawn_by, part.salt)
         tests.append(f"enrolment{number} >= {part.start} AND enrolment{number} < {part.until}")
     for number, condition in enumerate(() if is_exposed else policy.audience):
         hashes[f"attribute{number}"] = _column(attributes, condition.attribute, "audience")
@@ -112,7 +118,7 @@ def assignment_query(
     scores: dict[ScoreKey, str] = {}
     for cell in (cell for _, entries in lines for entry in entries if len(entry) > 1 for cell in entry):
         column = scores.setdefault(_score_key(cell), f"score{len(scores)}")
-        hashes[column] = _score(dialect, unit, policy.salt, cell)
+        hashes[column] = _score(dialect, drawn_by, policy.salt, cell)
 
     def written(value: Callable[[Bucket], str]) -> str:
         drawn = _choose([_tree(cuts, [_leaf(entry, value, scores) for entry in entries]) for cuts, entries in lines])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
 
-from pasto.metrics.definitions import Column, Condition
+from pasto.metrics.definitions import MEMBERS, Column, Condition
 from pasto.metrics.moments import Moments
 from pasto.metrics.sql.field_access import FieldAccess
 from pasto.metrics.sql.query_builder import QueryBuilder
@@ -23,7 +23,8 @@ class Relation:
     """Exposures and events in one table, as a query."""
 
     text: str
-    """Gives unit; arm and candidate where the row is an exposure; name where it is an event; and the fields."""
+    """Gives unit; arm and candidate where the row is an exposure, with its cluster if units have one; name where it is
+    an event; and the fields."""
     fields: FieldAccess
     spans: Mapping[Span, str] = field(default_factory=dict)
     """Columns of the query that say whether an event lies in a span; none where all of them lie in the round."""
@@ -31,6 +32,8 @@ class Relation:
 
 def units_query(draft: QueryBuilder, relation: Relation, columns: Sequence[Column]) -> str:
     """Return the query for arm, candidate, x0… (numbers) and o0… (1 if out of bounds) of every unit.
+
+    If a column counts the members of clusters, the query also gives the cluster of the unit.
 
     >>> from pasto.metrics.sql.query_builder import DIALECTS
     >>> from pasto.metrics.sql.field_access import JsonFields
@@ -42,14 +45,44 @@ def units_query(draft: QueryBuilder, relation: Relation, columns: Sequence[Colum
     """
     picked, made, bounded = [], [], []
     for place, column in enumerate(columns):
-        picked += _picked(draft, relation, place, column)
+        picked += [] if column.aggregate == "members" else _picked(draft, relation, place, column)
         made.append(f"{draft.double(f'coalesce({_made(draft, place, column)}, 0)')} AS r{place}")
         bounded.append(_bounded(draft, place, column))
-    return f"""SELECT arm, candidate, {", ".join(bounded)} FROM (
-    SELECT unit, min(arm) AS arm, min(candidate) AS candidate, max(candidate) AS other, {", ".join(made)} FROM (
-        SELECT unit, arm, candidate, {", ".join(picked)} FROM ({relation.text}) AS seen
+    cluster, ends, test = "", "", ""
+    if MEMBERS in columns:
+        cluster = ", cluster"
+        ends = "min(cluster) AS cluster, max(cluster) AS other_cluster, "
+        test = " AND cluster = other_cluster"
+    read = "".join(f", {expression}" for expression in picked)
+    return f"""SELECT arm, candidate{cluster}, {", ".join(bounded)} FROM (
+    SELECT unit, min(arm) AS arm, min(candidate) AS candidate, max(candidate) AS other, {ends}{", ".join(made)} FROM (
+        SELECT unit, arm, candidate{cluster}{read} FROM ({relation.text}) AS seen
     ) AS picked GROUP BY unit
-) AS made WHERE arm IS NOT NULL AND candidate = other"""  # noqa: S608 -- names, paths and values are all bound or quoted
+) AS made WHERE arm IS NOT NULL AND candidate = other{test}"""  # noqa: S608 -- names, paths and values are all bound or quoted
+
+
+def clusters_query(units: str, width: int) -> str:
+    """Return the query for arm, candidate, x0… and o0… of every cluster of a units table.
+
+    >>> clusters_query("units", 1)
+    'SELECT arm, candidate, sum(x0) AS x0, sum(o0) AS o0 FROM units GROUP BY arm, candidate, cluster'
+    """
+    sums = ", ".join(f"sum(x{i}) AS x{i}, sum(o{i}) AS o{i}" for i in range(width))
+    return f"SELECT arm, candidate, {sums} FROM {units} GROUP BY arm, candidate, cluster"  # noqa: S608 -- numbered names only
+
+
+def rows_query(
+    draft: QueryBuilder, relation: Relation, columns: Sequence[Column], *, of_members: bool
+) -> tuple[str, str]:
+    """Return the table of rows to add up for `sums_query`, and the subqueries that make it.
+
+    A row is a unit, or a cluster of units. With `of_members`, the units of clusters are rows, too.
+    """
+    materialized = draft.dialect.materialized
+    prelude = f"units {materialized} (\n{units_query(draft, relation, columns)}\n), "
+    if of_members or MEMBERS not in columns:
+        return "units", prelude
+    return "clusters", f"{prelude}clusters {materialized} (\n{clusters_query('units', len(columns))}\n), "
 
 
 def _picked(draft: QueryBuilder, relation: Relation, place: int, column: Column) -> list[str]:
@@ -78,6 +111,7 @@ def _made(draft: QueryBuilder, place: int, column: Column) -> str:
         "any": f"least(count({value}), 1)",
         "max": f"max({value})",
         "distinct": f"count(DISTINCT {value})",
+        "members": "1",
         "last": draft.dialect.last.format(v=value, k=f"k{place}"),
     }[column.aggregate]
 
@@ -152,3 +186,14 @@ def moments_from(rows: Iterable[Sequence[Any]], width: int) -> tuple[Moments, ..
         clipped = tuple(map(int, numbers[2 * width : 3 * width]))
         cells.append(Moments(arm, int(candidate), int(units), mean, tuple(map(tuple, cross.tolist())), clipped))
     return tuple(cells)
+
+
+def join_members(clusters: Sequence[Moments], members: Sequence[Moments]) -> tuple[Moments, ...]:
+    """Return the moments of clusters, with the sums of products of their members.
+
+    >>> def measured(units, product):
+    ...     return Moments("learner", 0, units, (2.0,), ((product,),), (0,))
+    >>> join_members([measured(2, 8.0)], [measured(9, 3.0)])[0].member_cross
+    ((3.0,),)
+    """
+    return tuple(replace(cluster, member_cross=member.cross) for cluster, member in zip(clusters, members, strict=True))

@@ -10,10 +10,9 @@ import msgspec
 from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import MAX_INLINE_BYTES, HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response, retry
-from pasto.service.ingest import BatchResult, EventRejection
+from pasto.service.ingest import BatchResult, DrawnUnit, EventRejection
 from pasto.service.service import Service
 from pasto_sdk.policy import PublishedPolicy
-from pasto_sdk.policy_document import Bucket
 
 FLUSH_SECONDS = 0.01
 """Seconds that an exposure may stay in the buffer."""
@@ -146,10 +145,10 @@ class ExposureBuffer:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._batches: dict[tuple[str, str | None], tuple[PublishedPolicy, list[tuple[str, Bucket]]]] = {}
+        self._batches: dict[tuple[str, str | None], tuple[PublishedPolicy, list[DrawnUnit]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, policy: PublishedPolicy, unit: str, bucket: Bucket, key: str | None = None) -> None:
+    def add(self, policy: PublishedPolicy, drawn: DrawnUnit, key: str | None = None) -> None:
         """Add an exposure of a decision for the caller with a key."""
         batch_key = (policy.study, key)
         batch = self._batches.get(batch_key)
@@ -157,7 +156,7 @@ class ExposureBuffer:
             if batch is not None:
                 self.flush()
             batch = self._batches[batch_key] = (policy, [])
-        batch[1].append((unit, bucket))
+        batch[1].append(drawn)
         if len(batch[1]) >= MAX_BUFFERED_EXPOSURES:
             self.flush()
         elif self._timer is None:

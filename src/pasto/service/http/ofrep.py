@@ -14,6 +14,7 @@ from pasto.service.http.policies import BucketKey, assignment_reason, bucket_key
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import JSON, HttpResponse, encode
 from pasto.service.http.schemas import FlagRequest
+from pasto.service.ingest import DrawnUnit
 from pasto.space import Candidates, Space
 from pasto_sdk.enrolment import NO_ATTRIBUTES, Attributes
 from pasto_sdk.policy import PublishedPolicy
@@ -50,7 +51,8 @@ async def evaluate_flag(call: HttpRequest) -> HttpResponse:
     if bucket is policy.not_enrolled:
         call.context.metrics.count_not_enrolled(name, "ofrep")
     elif call.settings.ofrep_exposures != "none":
-        call.context.exposures.add(policy, unit, bucket, call.key_prefix)
+        drawn = DrawnUnit(unit, bucket, policy.find_cluster(attributes))
+        call.context.exposures.add(policy, drawn, call.key_prefix)
     call.context.metrics.count_decisions(name, "ofrep")
     return HttpResponse(200, flags[bucket_key(bucket)])
 
@@ -71,6 +73,7 @@ async def evaluate_flags(call: HttpRequest) -> HttpResponse:
     digest = hashlib.sha256(unit.encode())
     for policy, bucket in zip(policies, cells, strict=True):
         digest.update(policy.checksum.encode())
+        digest.update((policy.find_cluster(attributes) or "").encode())
         if bucket is policy.not_enrolled:
             digest.update(b"not_enrolled")
         elif bucket.segment is not None:
@@ -79,7 +82,8 @@ async def evaluate_flags(call: HttpRequest) -> HttpResponse:
     if call.settings.ofrep_exposures == "all":
         for policy, bucket in zip(policies, cells, strict=True):
             if bucket is not policy.not_enrolled:
-                call.context.exposures.add(policy, unit, bucket, call.key_prefix)
+                drawn = DrawnUnit(unit, bucket, policy.find_cluster(attributes))
+                call.context.exposures.add(policy, drawn, call.key_prefix)
     if etag in (call.header(b"if-none-match") or ""):
         return HttpResponse(304, b"", ((b"etag", etag.encode()),))
     flags = [

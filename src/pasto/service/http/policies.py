@@ -10,6 +10,7 @@ import msgspec
 from pasto.service.http.request import Context, HttpRequest
 from pasto.service.http.responses import CLOSE, JSON, ApiError, Headers, HttpResponse, encode, retry
 from pasto.service.http.schemas import AssignRequest, DrawnCandidate
+from pasto.service.ingest import DrawnUnit
 from pasto_sdk.enrolment import NO_ATTRIBUTES, Attributes
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
@@ -79,10 +80,12 @@ async def assign(call: HttpRequest) -> HttpResponse:
     context.exposures.flush()
 
     def work() -> list[bytes]:
-        drawn = list(zip(units, current.draw_many(units, attributes), strict=True))
-        context.metrics.count_not_enrolled(name, "assign", sum(bucket is outside for _, bucket in drawn))
+        cluster = current.find_cluster(attributes)
+        cells = current.draw_many(units, attributes)
+        drawn = [DrawnUnit(unit, bucket, cluster) for unit, bucket in zip(units, cells, strict=True)]
+        context.metrics.count_not_enrolled(name, "assign", sum(bucket is outside for bucket in cells))
         call.service.expose_all(name, current, drawn, key=call.key_prefix)
-        return [b'{"unit":%b,%b}' % (encode(unit), parts[bucket_key(bucket)]) for unit, bucket in drawn]
+        return [b'{"unit":%b,%b}' % (encode(unit), parts[bucket_key(bucket)]) for unit, bucket, _ in drawn]
 
     assignments = await call.run(work) if len(units) > MAX_INLINE_UNITS else work()
     context.metrics.count_decisions(name, "assign", len(units))
@@ -95,11 +98,12 @@ def decide_unit(context: Context, name: str, current: PublishedPolicy, body: Ass
     A unit that does not take part gets the baseline, and has no exposure.
     """
     unit = "" if body.unit is msgspec.UNSET else body.unit  # the callers have checked that there is one
-    bucket = current.draw(unit, _read_attributes(body))
+    attributes = _read_attributes(body)
+    bucket = current.draw(unit, attributes)
     if bucket is current.not_enrolled:
         context.metrics.count_not_enrolled(name, "assign")
     else:
-        context.exposures.add(current, unit, bucket, key)
+        context.exposures.add(current, DrawnUnit(unit, bucket, current.find_cluster(attributes)), key)
     context.metrics.count_decisions(name, "assign")
     head, parts = _response_parts(current)
     return b"%b%b,%b}" % (head, encode(unit), parts[bucket_key(bucket)])

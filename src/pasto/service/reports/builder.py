@@ -12,7 +12,7 @@ import numpy as np
 
 from pasto.errors import NotFittedError, PastoError
 from pasto.inference.round_data import MeasuredRound
-from pasto.metrics import Moments
+from pasto.metrics import MEMBERS, Moments
 from pasto.report.data_quality_records import AccountingReport, ClippedUnits, LateEvents, QualityReport, RejectedEvents
 from pasto.report.lift_records import ConfirmationReport, ConfirmationVerdict, SampleRatioReport
 from pasto.report.records import (
@@ -33,7 +33,13 @@ from pasto.service.policy_cache import StudySnapshot
 from pasto.service.ramp import report_ramp
 from pasto.service.reports.candidate_estimates import CandidateEstimates, estimate_candidates, estimate_prices
 from pasto.service.reports.confirmation_report import judge_missing_confirmation, report_confirmation
-from pasto.service.reports.lift_report import measure_spreads, read_sample_ratio, report_learned_lifts
+from pasto.service.reports.lift_report import (
+    count_members,
+    measure_spreads,
+    read_sample_ratio,
+    report_clusters,
+    report_learned_lifts,
+)
 from pasto.service.reports.tradeoff import read_posterior_means, report_tradeoff
 from pasto.service.reports.verdict import judge_study, report_guardrails
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
@@ -115,7 +121,7 @@ class ReportBuilder:
             other_span = None if other.row.number == snapshot.row.number else self._read_span(other)
             if other_span is None or not span.overlaps(other_span):
                 continue
-            is_comparable = other.spec.unit == snapshot.spec.unit and not other.spec.is_external
+            is_comparable = other.spec.assigned_unit == snapshot.spec.assigned_unit and not other.spec.is_external
             share = common_share(span.slices, other_span.slices) if is_comparable else None
             if share != 0.0:
                 row = other.row
@@ -184,6 +190,7 @@ class ReportBuilder:
             else report_ramp(
                 spec, state.ramp, state.paused_from or row.state, row.round, state.guardrail_monitor.verdicts
             ),
+            clusters=report_clusters(spec, [*rounds, *(look.measured for look in snapshot.rounds.looks[-1:])]),
         )
 
     def answer_what_if(self, snapshot: StudySnapshot, question: WhatIfQuestion) -> WhatIfAnswer:
@@ -377,6 +384,7 @@ def report_quality(
 ) -> QualityReport:
     """Report the quality of a study's data; without `accounting`, no event has been counted yet."""
     units = sum(entry.units for entry in rounds)
+    members = count_members(spec, rounds)
     certificate = None if answer is None else answer.certificate
     understated_errors = {} if certificate is None else certificate.understated_errors
     if accounting is None:
@@ -400,7 +408,7 @@ def report_quality(
         units=units,
         events=events,
         late=LateEvents(late, late / events if events else None),
-        clipped=_count_clipped(spec, accounting, units),
+        clipped=_count_clipped(spec, accounting, units if members is None else members),
         uncredited=accounting.events.uncredited,
         excluded=accounting.events.excluded,
         rejected=accounting.rejected,
@@ -415,5 +423,6 @@ def report_quality(
 def _count_clipped(spec: StudySpec, accounting: AccountingReport, units: int) -> dict[str, ClippedUnits]:
     if not units:
         return {}
-    counts = {column.name: accounting.clipped.get(column.name, 0) for column in spec.columns}
+    columns = [column for column in spec.columns if column != MEMBERS]
+    counts = {column.name: accounting.clipped.get(column.name, 0) for column in columns}
     return {name: ClippedUnits(count, count / units) for name, count in counts.items()}

@@ -12,8 +12,9 @@ from pasto.errors import MeasurementError
 from pasto.inference import Interval, Quantity, ValueRange, unit_covariances
 from pasto.inference.lift import Lift, LiftEstimate, LiftTarget, estimate_history, estimate_lifts
 from pasto.inference.multiple_comparisons import find_winners
-from pasto.inference.round_data import WHOLE_ARM, MeasuredRound, RoundRecord, record_rounds
+from pasto.inference.round_data import WHOLE_ARM, MeasuredRound, RoundRecord, measure_design_effect, record_rounds
 from pasto.inference.sample_ratio import SampleRatioCheck, check_sample_ratio
+from pasto.metrics import MEMBERS
 from pasto.planning.metric_history import MIN_CANDIDATES, effect_spread
 from pasto.planning.study_outline import DAY_SECONDS
 from pasto.report.lift_records import (
@@ -31,7 +32,7 @@ from pasto.report.lift_records import (
     SuspectCell,
     WinnerReport,
 )
-from pasto.report.records import BlendRecord, finite
+from pasto.report.records import BlendRecord, ClusterReport, finite
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.spec import build_quantities
@@ -253,6 +254,34 @@ def _find_winner(
 
 def _candidate_name(names: Sequence[str], candidate: int) -> str:
     return names[candidate] if 0 <= candidate < len(names) else f"candidate {candidate}"
+
+
+def report_clusters(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> ClusterReport | None:
+    """Report the clusters of a study with their design effects; None if units are assigned, or nothing is measured."""
+    measured = [entry for entry in latest(rounds) if entry.cells]
+    if spec.cluster is None or not measured:
+        return None
+    place = spec.columns.index(MEMBERS)
+    effects = {
+        name: measure_design_effect(measured, quantity.numerator, quantity.denominator, place)
+        for name, quantity in build_quantities(spec).items()
+        if quantity.denominator is not None
+    }
+    return ClusterReport(
+        cluster=spec.cluster,
+        unit=spec.unit,
+        clusters=measured[-1].units,
+        members=count_members(spec, measured[-1:]) or 0,
+        design_effects={name: effect for name, effect in effects.items() if effect is not None},
+    )
+
+
+def count_members(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> int | None:
+    """Return the units in the clusters of some rounds; None if units are not in clusters."""
+    if spec.cluster is None:
+        return None
+    place = spec.columns.index(MEMBERS)
+    return round(math.fsum(cell.units * cell.mean[place] for entry in rounds for cell in entry.cells))
 
 
 def measure_spreads(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> Mapping[str, MetricSpread]:

@@ -142,6 +142,9 @@ def _narrowed(measured: Sequence[Moments], width: int) -> tuple[Moments, ...]:
             mean=cell.mean[:width],
             cross=tuple(line[:width] for line in cell.cross[:width]),
             clipped=cell.clipped[:width],
+            member_cross=None
+            if cell.member_cross is None
+            else tuple(line[:width] for line in cell.member_cross[:width]),
         )
         for cell in measured
     )

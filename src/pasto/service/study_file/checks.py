@@ -52,7 +52,7 @@ def _find_goals(spec: StudySpec) -> list[Metric]:
 
 
 def _describe_halves(metric: Metric) -> str:
-    return "" if metric.denominator is None else " on both of its halves"
+    return " on both of its halves" if metric.is_ratio else ""
 
 
 def _find_guardrail_warnings(spec: StudySpec, path: str, rail: GuardrailSpec, goals: list[Metric]) -> Iterator[str]:
@@ -155,5 +155,5 @@ def _windows(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Column]]:
     for name, metric in metrics.items():
         for place, column in enumerate(metric.columns):
             if column.window is not None:
-                half = "" if metric.denominator is None else f".ratio[{place}]"
+                half = f".ratio[{place}]" if metric.is_ratio else ""
                 yield f"metrics.{name}{half}.window", column

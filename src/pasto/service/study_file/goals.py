@@ -44,6 +44,14 @@ def read_goals(
             continue
         if objective is None:
             continue
+        target = objective.target
+        if rail.penalty is not None and isinstance(target, Ratio) and metrics[target.name].is_per_member:
+            problems.add(
+                within(path, "penalty"),
+                f"cannot be given, because {target.name} is averaged over the members of clusters; leave it out, which "
+                "makes the guardrail hard",
+            )
+            continue
         side = {"at_least" if rail.lower else "at_most": rail.at.written()}
         try:
             objective = objective.keep(
@@ -120,7 +128,8 @@ def _read_goal(
         if number == 0:
             problems.add(spot, "has the weight 0, which does nothing; leave it out")
         elif metric is not None and metric.denominator is not None:
-            problems.add(spot, f"is a ratio, which must be the only goal and without a weight: write {verb}: {name}")
+            kind = "a ratio" if metric.is_ratio else "averaged over the members of clusters of different sizes"
+            problems.add(spot, f"is {kind}, which must be the only goal and without a weight: write {verb}: {name}")
         elif metric is not None and number is not None:
             weights[metric.numerator.name] = number
     return build(weights) if weights and len(weights) == len(given) else None

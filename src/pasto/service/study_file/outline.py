@@ -114,7 +114,7 @@ def assume_deviation(metric: Metric, facts: MetricFacts) -> MetricFacts:
     if facts.deviation is not None or mean is None or mean <= 0:
         return facts
     counted = metric.numerator.aggregate in ("count", "any")
-    if metric.denominator is not None:
+    if metric.is_ratio:
         if not counted or mean >= 1:
             return facts
         return replace(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from pasto.document_validation import ProblemList, nearest_name, show_value
 from pasto.errors import HistoryError, MissingExtraError, PastoError, StudyFileError, UnsupportedError
-from pasto.metrics import Column, Metric, parse_metrics
-from pasto.metrics.parsing import metric_document
+from pasto.metrics import MEMBERS, Column, Metric, parse_metrics
+from pasto.metrics.parsing import average_over_members, metric_document
 from pasto.objective import Objective
 from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, Thompson, current_name
 from pasto.optimize.learners.mirror_ascent import constant
@@ -53,8 +53,11 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
     fields = FIELDS.read(problems, "", document)
     if "name" not in fields:
         problems.add("name", "is missing; write up to 63 of a-z, 0-9, _ and -, such as home-feed")
+    unit, cluster = _read_unit(problems, fields.get("unit", "user"))
     candidates = read_candidates(problems, fields)
     metrics = _read_metrics(problems, fields)
+    if cluster is not None:
+        metrics = average_over_members(metrics)
     segments = fields.get("segments")
     names = () if segments is None else (*segments.names, OTHER_SEGMENT)
     aims = read_goals(problems, fields, metrics, names, stored=stored)
@@ -73,8 +76,10 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
         is_external = exposures.get("assigned_by") == "external"
         given = None if candidates is None else candidates.candidates
         check_segments(problems, segments, given, source, is_external=is_external, has_history="history" in fields)
+    if cluster is not None:
+        _check_cluster(problems, exposures, has_segments=segments is not None)
     if source is not None:
-        check_attributes(problems, fields.get("audience", ()), segments, source)
+        check_attributes(problems, fields.get("audience", ()), segments, cluster, source)
     check_times(problems, metrics, rounds.maturity, source)
     retired = fields.get("retired", ())
     if candidates is not None and retired:
@@ -89,12 +94,12 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
     objective, rails = aims
     spec = StudySpec(
         name=fields["name"],
-        unit=fields.get("unit", "user"),
+        unit=unit,
         description=fields.get("description", ""),
         candidates=candidates.candidates,
         baseline=candidates.baseline,
         metrics=metrics,
-        columns=_order_columns(objective, metrics),
+        columns=_order_columns(objective, metrics, (MEMBERS,) if cluster is not None else ()),
         objective=objective,
         guardrails=rails,
         traffic=traffic,
@@ -113,6 +118,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False, running: bo
         layer=layer,
         audience=fields.get("audience", ()),
         segments=segments,
+        cluster=cluster,
     )
     spec = replace(spec, document=_write_document(spec, candidates.document, learner))
     _check_study(spec)
@@ -133,7 +139,7 @@ def _write_document(spec: StudySpec, candidates: dict[str, Any], learner: Learne
     """Return a study as plain JSON, with every default written out; the parser reads it back as the same study."""
     document = {
         "name": spec.name,
-        "unit": spec.unit,
+        "unit": spec.unit if spec.cluster is None else {"name": spec.unit, "cluster": spec.cluster},
         "description": spec.description,
         **({"owner": spec.owner} if spec.owner else {}),
         **candidates,
@@ -163,6 +169,36 @@ def _write_document(spec: StudySpec, candidates: dict[str, Any], learner: Learne
     if not learner.has_min_share:
         document["traffic"].pop("min_share")
     return document
+
+
+def _read_unit(problems: ProblemList, given: object) -> tuple[str, str | None]:
+    """Return the unit, and the attribute with its cluster."""
+    if not isinstance(given, Mapping):
+        unit: str = FIELDS.read(problems, "unit", {"name": given}).get("name", "user")
+        if "unit.name" in problems.found:
+            problems.found["unit"] = problems.found.pop("unit.name")
+        return unit, None
+    fields = FIELDS.read(problems, "unit", given)
+    name, cluster = fields.get("name", "user"), fields.get("cluster")
+    if "cluster" not in given:
+        problems.add("unit.cluster", "is missing; name the attribute with the cluster, or write the unit alone: user")
+    elif cluster == name:
+        problems.add("unit.cluster", f"is the unit itself; write unit: {name}, and every {name} is assigned alone")
+    return name, cluster
+
+
+def _check_cluster(problems: ProblemList, exposures: Mapping[str, Any], *, has_segments: bool) -> None:
+    """Note ways of exposure that do not carry the cluster of a unit."""
+    if exposures.get("assigned_by") == "external":
+        problems.add(
+            "unit.cluster", "cannot be read with assigned_by: external; assign by the cluster, as unit: school"
+        )
+    if exposures.get("signed"):
+        problems.add("unit.cluster", "is not part of a signature; leave exposures.signed out")
+    if has_segments:
+        problems.add(
+            "unit.cluster", "cannot be given with segments, which would divide clusters; leave one of them out"
+        )
 
 
 def _read_metrics(problems: ProblemList, fields: Mapping[str, Any]) -> dict[str, Metric]:
@@ -332,11 +368,13 @@ def _check_max_share(problems: ProblemList, max_share: float, count: int) -> Non
         )
 
 
-def _order_columns(objective: Objective, metrics: Mapping[str, Metric]) -> tuple[Column, ...]:
+def _order_columns(
+    objective: Objective, metrics: Mapping[str, Metric], further: Sequence[Column]
+) -> tuple[Column, ...]:
     """Return the objective's columns in its order, then the others."""
     columns = {column.name: column for metric in metrics.values() for column in metric.columns}
     first = {name: columns[name] for name in objective.metrics}
-    return tuple({**first, **columns}.values())
+    return tuple({**first, **columns, **{column.name: column for column in further}}.values())
 
 
 def _check_study(spec: StudySpec) -> None:

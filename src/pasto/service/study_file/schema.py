@@ -84,6 +84,7 @@ def _is_column_name(text: object) -> bool:
 
 _NAME = pattern_kind(r"[a-z0-9][a-z0-9_-]{0,62}", "up to 63 of a-z, 0-9, _ and -, such as home-feed")
 _UNIT = pattern_kind(r"[A-Za-z][A-Za-z0-9_-]{0,62}", "one word, such as user, session or request")
+_UNIT_OR_CLUSTER = FieldKind("word or mapping", {"anyOf": [_UNIT.schema, _section("unit").schema]})
 _DESCRIPTION = FieldKind("text", {"type": "string", "maxLength": MAX_DESCRIPTION_CHARACTERS}, _read_description)
 _BASELINE = FieldKind("mapping or text", {"anyOf": [_by_parameter(_VALUE), {"type": "string"}]})
 _PARAMETERS = FieldKind("mapping of lists", _by_parameter(_OPTIONS))
@@ -159,10 +160,20 @@ FIELDS = FieldTable(
         Field("name", _NAME, "required", "The study's name everywhere: up to 63 of a-z, 0-9, `_`, `-`", "feed"),
         Field(
             "unit",
-            _UNIT,
+            _UNIT_OR_CLUSTER,
             "user",
-            "What is assigned, and averaged over: `user`, `session`, `request`, any word",
+            "What is assigned, and averaged over: `user`, `session`, `request`, any word; or the fields below, to "
+            "assign clusters of units as a whole",
             "session",
+        ),
+        Field("unit.name", _UNIT, "user", "What is averaged over", "pupil"),
+        Field(
+            "unit.cluster",
+            _UNIT,
+            "—",
+            "The attribute with the cluster of a unit: all units of a cluster get the same candidate, and intervals "
+            "are computed by cluster",
+            "school",
         ),
         Field("description", _DESCRIPTION, "—", "Its purpose, in up to 2,000 characters", "Weights of the home feed"),
         Field("owner", text_kind(), "—", "The team or person to ask about the study", "feed team"),
@@ -452,7 +463,7 @@ FIELDS = FieldTable(
             _COLUMN_NAMES,
             "{}",
             "The columns of attributes of the `audience`: exposures that do not meet it are left out; without a "
-            "column, every exposure meets the condition",
+            "column, every exposure meets the condition. Also the column of the `unit`'s cluster",
             "{country: country_code}",
         ),
         Field(

@@ -43,17 +43,28 @@ def read_source(problems: ProblemList, given: object) -> TeamSource | None:
 
 
 def check_attributes(
-    problems: ProblemList, audience: Sequence[AudienceCondition], segments: SegmentRule | None, source: TeamSource
+    problems: ProblemList,
+    audience: Sequence[AudienceCondition],
+    segments: SegmentRule | None,
+    cluster: str | None,
+    source: TeamSource,
 ) -> None:
-    """Note columns of attributes that neither the audience nor the segments read."""
+    """Note columns of attributes that nothing reads, and a missing column of clusters."""
     read = [condition.attribute for condition in audience]
     read += [] if segments is None else [part.attribute for part in segments.attributes]
+    read += [] if cluster is None else [cluster]
     known = dict.fromkeys(read)
+    if cluster is not None and cluster not in source.tables.exposures.attributes:
+        problems.add(
+            "source.exposures.attributes",
+            f"must name the column of {cluster!r}, by which units are assigned: attributes: {{{cluster}: COLUMN}}",
+        )
     for attribute in source.tables.exposures.attributes:
         if attribute not in known:
             problems.add(
                 "source.exposures.attributes",
-                f"names {attribute!r}, which neither audience nor segments read; {nearest_name(attribute, known)}",
+                f"names {attribute!r}, which neither audience, segments nor the unit's cluster read; "
+                f"{nearest_name(attribute, known)}",
             )
 
 

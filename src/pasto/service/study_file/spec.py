@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pasto.inference import Quantity, ValueRange
 from pasto.inference.stop_level import Basis, StopLevel
-from pasto.metrics import Column, Metric
+from pasto.metrics import MEMBERS, Column, Metric
 from pasto.metrics.sources.team_tables import TeamTables
 from pasto.objective import Objective
 from pasto.optimize.learners import Learner
@@ -195,6 +195,7 @@ class StudySpec:
 
     name: str
     unit: str
+    """Unit that metrics are averaged over."""
     description: str
     candidates: Candidates | Space
     baseline: Mapping[str, Value]
@@ -233,6 +234,13 @@ class StudySpec:
     """Rule that divides the units into groups with a blend of their own; None without segments."""
     layer: LayerSpec | None = None
     """Layer whose studies share no unit; None if the study is in none."""
+    cluster: str | None = None
+    """Attribute with the cluster of a unit: clusters are assigned as a whole; None if units are assigned."""
+
+    @property
+    def assigned_unit(self) -> str:
+        """Attribute or unit that is assigned: the cluster if there is one."""
+        return self.cluster or self.unit
 
     @property
     def segment_names(self) -> tuple[str, ...]:
@@ -274,7 +282,9 @@ class StudySpec:
     def grows_with_phase(self, metric: Metric) -> bool:
         """Return whether a unit's number grows with the length of a phase in which units keep their arm."""
         column = metric.numerator
-        growing = metric.denominator is None and column.aggregate in GROWING_AGGREGATES and column.window is None
+        growing = (
+            metric.denominator in (None, MEMBERS) and column.aggregate in GROWING_AGGREGATES and column.window is None
+        )
         return growing and self.unit != "request"
 
     def build_study(self, seed: int) -> Study:
@@ -324,6 +334,7 @@ def build_stop_levels(spec: StudySpec) -> tuple[StopLevel, ...]:
     for rail in spec.guardrails:
         metric = spec.metrics[rail.metric]
         level = rail.stop_at
+        ranges = [None if column is None or spec.cluster else _range(column) for column in _halves(metric)]
         stop_levels.append(
             StopLevel(
                 name=rail.name,
@@ -331,8 +342,8 @@ def build_stop_levels(spec: StudySpec) -> tuple[StopLevel, ...]:
                 value=level.number / 100.0 if level.relative else level.number,
                 relative=level.relative,
                 at_most=not rail.lower,
-                within=_range(metric.numerator),
-                denominator_within=None if metric.denominator is None else _range(metric.denominator),
+                within=ranges[0],
+                denominator_within=ranges[1],
                 basis=find_stop_basis(spec, rail),
             )
         )
@@ -355,6 +366,10 @@ def find_stop_basis(spec: StudySpec, rail: GuardrailSpec) -> Basis | None:
     if rail.stop_at.relative:
         return None
     return "control" if spec.traffic.control > 0 and rail.stop_at.number > 0 else "days"
+
+
+def _halves(metric: Metric) -> tuple[Column, Column | None]:
+    return metric.numerator, metric.denominator
 
 
 def _range(column: Column) -> ValueRange | None:
