@@ -244,7 +244,12 @@ def test_the_ramp_is_recorded_shown_and_reported(ramped: Service, traffic: Traff
     overview = ramped.show("feed").ramp
     assert overview is not None
     assert (overview.step, overview.shares, overview.rounds_left) == (2, tuple(STEPS), 1)
-    assert "Ramp: step 2 of 4, 25%, 1 more round until 50%." in render_text(ramped.report("feed"))
+    note = "the ramp will enrol more"
+    text = " ".join(render_text(ramped.report("feed")).split())
+    assert "Ramp: step 2 of 4, 25%, 1 more round until 50%." in text
+    assert note in text
+    ramped.move_ramp("feed", "100%", who="ann")
+    assert note not in " ".join(render_text(ramped.report("feed")).split())
 
 
 def test_a_replay_finds_a_ramp_that_is_not_the_recorded_one(

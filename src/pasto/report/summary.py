@@ -282,7 +282,11 @@ def _advice(report: Report) -> str:
     """Return the learner's advice as a sentence; it is a prediction."""
     outlook = None if report.answer is None else report.answer.outlook
     advice = "" if outlook is None else outlook.advice
-    return f"The learner's advice: {advice}." if advice else ""
+    if not advice:
+        return ""
+    is_ramping = report.ramp is not None and report.ramp.rounds_left is not None
+    note = " It counts with the units of the rounds so far; the ramp will enrol more." if is_ramping else ""
+    return f"The learner's advice: {advice}.{note}"
 
 
 def judged_rows(verdict: StudyVerdict) -> tuple[MetricVerdict, ...]:

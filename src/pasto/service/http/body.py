@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pasto.document_validation import nearest_name
 from pasto.service.http.responses import CLOSE, ApiError, split_validation_error
 from pasto.service.settings import Settings
 
@@ -21,6 +22,7 @@ Body = TypeVar("Body")
 QUOTE, OPENING = ord('"'), frozenset(b"[{")
 UNLIMITED_RATIO_BYTES = 1_000_000
 """Bytes up to which the compression ratio of a body is not limited."""
+UNKNOWN_FIELD = re.compile(r"object contains unknown field `(.*)`", re.DOTALL)
 MAX_GZIP_MEMBERS = 100
 """Gzip members of one body. Each costs a copy of all bytes after it."""
 TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
@@ -143,11 +145,21 @@ def check_depth(body: bytes, limit: int) -> None:
 
 
 def decode_json(body: bytes, decoder: msgspec.json.Decoder[Body], limit: int) -> Body:
-    """Decode a body into a record; raise `ApiError` with 400 and the field if it does not fit."""
+    """Decode a body into a record; raise `ApiError` with 400 and the field if it does not fit.
+
+    >>> class Pause(msgspec.Struct, forbid_unknown_fields=True):
+    ...     reason: str = ""
+    >>> decode_json(b'{"reson": "lunch"}', msgspec.json.Decoder(Pause), 32)
+    Traceback (most recent call last):
+    pasto.service.http.responses.ApiError: the body: object contains unknown field `reson`; did you mean 'reason'?
+    """
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         message, field = split_validation_error(error)
+        known = getattr(decoder.type, "__struct_encode_fields__", ())
+        if field is None and known and (unknown := UNKNOWN_FIELD.fullmatch(message)):
+            message += f"; {nearest_name(unknown[1], known)}"
         raise ApiError(400, "bad_request", f"{field or 'the body'}: {message}", field=field) from None
     except msgspec.DecodeError as error:
         raise ApiError(400, "invalid_json", f"the body must be JSON: {error}") from None
