@@ -434,7 +434,13 @@ def _print_study(study: StudyOverview, as_json: bool, verdict: StudyVerdict | No
             screen.print(f"and {len(shares) - 10} more with {rest:.1%} together", style="dim")
 
 
-_DECISION_STYLES = {"ship": "bold green", "do_not_ship": "bold red", "fix_data": "bold red", "stopped": "bold red"}
+_DECISION_STYLES = {
+    "ship": "bold green",
+    "may_ship": "bold yellow",
+    "do_not_ship": "bold red",
+    "fix_data": "bold red",
+    "stopped": "bold red",
+}
 
 
 def _print_verdict(screen: Console, verdict: StudyVerdict) -> None:

@@ -201,9 +201,9 @@ def describe_decision(verdict: StudyVerdict, report: Report) -> tuple[str, str, 
             text = "Standard errors are too small, so nothing can be certified."
             return "Data broken", text, f"{_advice(report) or 'Find out why they are too small.'}"
         case "ship":
-            unclear = [row.name for row in judged_rows(verdict) if row.role == "guardrail" and row.state != "held"]
-            rest = f", or let the confirmation run on to learn more about {', '.join(unclear)}" if unclear else ""
-            return "Ship", describe_rows(judged_rows(verdict)), f"Deploy the blend{rest}."
+            return "Ship", describe_rows(judged_rows(verdict)), f"Deploy the blend{_more_to_learn(verdict)}."
+        case "may_ship":
+            return "May ship", describe_rows(judged_rows(verdict)), f"Deploy the blend{_more_to_learn(verdict)}."
         case "deployed" | "deployed_unconfirmed":
             return _describe_deployed(verdict, report)
         case "confirm":
@@ -214,6 +214,11 @@ def describe_decision(verdict: StudyVerdict, report: Report) -> tuple[str, str, 
             return "Do not ship", _describe_refusal(verdict), _advise_refused(verdict, report)
         case "collect":
             return _describe_collecting(verdict, report)
+
+
+def _more_to_learn(verdict: StudyVerdict) -> str:
+    unclear = [row.name for row in judged_rows(verdict) if row.role == "guardrail" and row.state != "held"]
+    return f", or let the confirmation run on to learn more about {', '.join(unclear)}" if unclear else ""
 
 
 def _describe_deployed(verdict: StudyVerdict, report: Report) -> tuple[str, str, str]:

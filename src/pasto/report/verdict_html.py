@@ -19,6 +19,7 @@ MAX_SPAN = 2.0
 """Most that the best single candidate's interval widens a drawing, in spans of the blend and the limit."""
 TONES = {
     "ship": "good",
+    "may_ship": "warning",
     "deployed": "good",
     "deployed_unconfirmed": "warning",
     "do_not_ship": "bad",

@@ -12,6 +12,7 @@ Decision = Literal[
     "collect",
     "confirm",
     "ship",
+    "may_ship",
     "do_not_ship",
     "fix_data",
     "stopped",

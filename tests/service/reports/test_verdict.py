@@ -92,9 +92,9 @@ def verdict_of(place: Playground) -> StudyVerdict:
     return verdict
 
 
-def look(place: Playground, users: int, hours: float = 2.0) -> None:
+def look(place: Playground, users: int, hours: float = 2.0, *, harm: float = 0.0) -> None:
     """Measure new users in the phase that the study is in."""
-    place.crowd(users)
+    place.crowd(users, harm=harm)
     place.now += 3600.0 * hours
     assert place.service.close_if_due("feed")
 
@@ -139,6 +139,23 @@ def test_every_state_from_start_to_archive_has_its_verdict(playground: Make) -> 
     for output in (" ".join(render_text(ended).split()), render_html(ended)):
         assert "keep learning" not in output
         assert "The study ended and serves nothing. Its confirmation showed: x is up" in output
+
+
+def test_a_guardrail_measured_beyond_its_limit_is_no_plain_ship(playground: Make) -> None:
+    place = playground(guardrails=[{"metric": "y", "at_least": "-2%", "stop_at": "-30%"}])
+    for _ in range(6):
+        place.round()
+    place.service.change("feed", "confirm", who="ann")
+    headlines = set()
+    for harm in (0.0, 1.0):
+        look(place, 600, harm=harm)
+        verdict = verdict_of(place)
+        y = verdict.metrics[1]
+        assert y.blend is not None
+        if verdict.decision != "collect":
+            assert verdict.headline == ("May ship" if y.blend.value < -0.02 else "Ship")
+            headlines.add(verdict.headline)
+    assert headlines == {"May ship", "Ship"}
 
 
 def test_a_stop_by_the_monitor_names_the_guardrail_once(playground: Make) -> None:
@@ -198,11 +215,11 @@ def test_the_estimated_wait_is_about_the_time_that_it_takes(playground: Make) ->
         for _ in range(60):
             look(place, users)
             verdict = verdict_of(place)
-            if verdict.decision == "ship":
+            if verdict.decision in ("ship", "may_ship"):
                 break
             if estimate is None and verdict.wait_seconds is not None and place.now > start + 4 * 3600.0:
                 estimate = place.now - start + verdict.wait_seconds
-        assert verdict.decision == "ship"
+        assert verdict.decision in ("ship", "may_ship")
         assert estimate is not None
         ratios.append(estimate / (place.now - start))
     assert np.exp(np.abs(np.log(ratios)).mean()) < 3.0

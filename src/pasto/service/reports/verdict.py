@@ -254,7 +254,11 @@ def _decide(report: Report, rows: Sequence[MetricVerdict], *, is_balanced: bool)
     if report.state == "deployed":
         return "deployed" if state == "confirmed" else "deployed_unconfirmed"
     if report.state == "confirming":
-        return "ship" if state == "confirmed" else "do_not_ship" if state == "failed" else "collect"
+        if any(row.state == "broken" and row.kind != "soft" for row in rows):
+            return "do_not_ship"
+        if state == "confirmed":
+            return "may_ship" if any(map(_is_measured_beyond_limit, rows)) else "ship"
+        return "do_not_ship" if state == "failed" else "collect"
     if certificate is not None and certificate.understated_errors:
         return "fix_data"
     if any(row.state in ("worse", "broken") and row.kind != "soft" for row in rows):
@@ -263,6 +267,13 @@ def _decide(report: Report, rows: Sequence[MetricVerdict], *, is_balanced: bool)
     if outlook is None or certificate is None or outlook.decision != "stop":
         return "collect"
     return "confirm" if certificate.certified else "do_not_ship"
+
+
+def _is_measured_beyond_limit(row: MetricVerdict) -> bool:
+    """Return whether the estimate of a hard guardrail is on the wrong side of its limit."""
+    if row.role != "guardrail" or row.kind == "soft" or row.blend is None or row.limit is None:
+        return False
+    return row.blend.value < row.limit if row.side == "at_least" else row.blend.value > row.limit
 
 
 def _judge_metrics(
