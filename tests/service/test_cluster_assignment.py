@@ -16,6 +16,7 @@ from pasto.errors import OptionError, StudyFileError
 from pasto.metrics import MEMBERS, Column
 from pasto.metrics.measurement import measure_tables
 from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
+from pasto.planning import MetricFacts
 from pasto.report.records import ClusterReport
 from pasto.report.text import render_text
 from pasto.service.archive import Archive
@@ -24,6 +25,7 @@ from pasto.service.reports.lift_report import LEARNER_TARGET
 from pasto.service.retention import Retention
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
+from pasto.service.study_file.outline import outline_study
 from pasto.service.study_file.spec import build_stop_levels
 from pasto.store import open_store
 from pasto_sdk.policy import PublishedPolicy, publish_policy
@@ -339,6 +341,15 @@ def test_tables_of_a_team_name_the_column_of_the_cluster(schools: Document) -> N
     source["exposures"]["attributes"] = {"school": "place"}
     spec = parse_spec({**schools, "source": source})
     assert parse_spec(spec.document).source == spec.source
+
+
+def test_a_plan_counts_clusters_and_derives_no_deviation_between_them(schools: Document) -> None:
+    schools = {**schools, "metrics": {**schools["metrics"], "points": {"event": "answer", "aggregate": "any"}}}
+    for unit, word, source in (("pupil", "pupil", "zero or one"), (schools["unit"], "school", "default")):
+        spec = parse_spec({**schools, "unit": unit})
+        outline = outline_study(spec, 300.0, {"points": MetricFacts(mean=0.2), "solved": MetricFacts(mean=0.3)})
+        assert outline.unit == word
+        assert outline.facts["points"].sources["deviation"] == source
 
 
 def test_the_report_of_units_has_no_clusters(learning: Service) -> None:

@@ -79,7 +79,7 @@ def outline_study(
         competition=competition,
         points=_positions(candidates, spec),
         is_space=isinstance(spec.candidates, Space),
-        unit=spec.unit,
+        unit=spec.assigned_unit,
     )
 
 
@@ -103,7 +103,8 @@ def assume_deviation(metric: Metric, facts: MetricFacts) -> MetricFacts:
     """Return facts with a deviation that follows from the mean and the kind of metric, if none is known.
 
     A share of units has the deviation √(m (1 − m)). A ratio of counts has it too, with one event a unit in the
-    denominator. Counts are taken to be geometric, with the variance m + m².
+    denominator. Counts are taken to be geometric, with the variance m + m². The deviation between clusters does not
+    follow from the mean of their members.
 
     >>> from pasto.metrics import Column
     >>> clicked = Metric("clicked", Column("clicked", "click", None, "any"))
@@ -111,7 +112,7 @@ def assume_deviation(metric: Metric, facts: MetricFacts) -> MetricFacts:
     0.4
     """
     mean = facts.mean
-    if facts.deviation is not None or mean is None or mean <= 0:
+    if facts.deviation is not None or mean is None or mean <= 0 or metric.is_per_member:
         return facts
     counted = metric.numerator.aggregate in ("count", "any")
     if metric.is_ratio:
