@@ -1,4 +1,8 @@
-"""Fixtures of all tests: reproducible property tests, and a private PostgreSQL server for the marker `services`."""
+"""Fixtures of all tests: reproducible property tests, and a private PostgreSQL server for the marker `services`.
+
+Tests compute with the arithmetic of a service, so both give equal bits. `OPENBLAS_CORETYPE=SkylakeX
+NPY_DISABLE_CPU_FEATURES= pytest` tests another arithmetic.
+"""
 
 import os
 import pwd
@@ -12,6 +16,10 @@ from pathlib import Path
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+
+from pasto.cli.environment import use_common_arithmetic
+
+use_common_arithmetic()
 
 # An example's time depends on the machine and not on the code, and a run must be the same on every machine:
 # `--hypothesis-profile=default` tries examples that were never tried.

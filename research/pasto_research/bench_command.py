@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pasto.cli.environment import missing_extra, use_one_thread
+from pasto.cli.environment import missing_extra, use_common_arithmetic
 from pasto.cli.options import as_json_option
 from pasto.cli.output import console, print_json, print_table, progress_bar
 from pasto.formatting import format_number
@@ -50,7 +50,7 @@ def bench(name: str, quick: bool, out: str | None, as_json: bool) -> None:
 
     NAME is one of the benchmarks below, "all" for every one of them, or "list" (or nothing) to list them.
     """
-    use_one_thread()
+    use_common_arithmetic()
     from pasto_research.bench import BENCHMARKS, run, write
 
     if name == "list":

@@ -78,6 +78,16 @@ def test_the_candidate_with_the_largest_slack_is_mixed_in() -> None:
     assert_allclose(mixed, [0.0, 2 / 3, 1 / 3], atol=1e-4)
 
 
+@pytest.mark.parametrize("rounding", [-1e-12, 0.0, 1e-12])
+def test_rounding_does_not_choose_between_equally_safe_candidates(rounding: float) -> None:
+    form = pasto.maximize("x").keep("y", at_least=0).form()
+    posterior = IndependentPosterior(
+        np.array([[0.0, 1.0, 0.0, 0.0], [0.1, -1.0, 2.0, 2.0 + rounding]]), np.tile(0.01 * np.eye(2), (4, 1, 1))
+    )
+    bounds = ShareBounds(form, posterior, np.zeros(1), None, ExplorationLimits(loss_budget={"y": 0.0}))
+    assert_allclose(bounds.safest_candidate(), [0.0, 0.0, 1.0, 0.0])
+
+
 def test_the_baselines_uncertainty_cancels_in_a_relative_guardrail() -> None:
     objective = pasto.maximize("x").keep("y", at_least="-0%")
     form = objective.form([1.0, 1.0])

@@ -7,16 +7,18 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from pasto.cli import main
+from pasto.cli.environment import choose_avx2
 from pasto.report.replay_report import ReplayReport, describe_rounding
 from pasto.service.ingest import BatchResult
 from pasto.service.rounds.learner_step import identify_arithmetic
@@ -33,9 +35,10 @@ Events = list[dict[str, Any]]
 World = Callable[[PublishedPolicy, int], Events]
 Send = Callable[[Service, str, Events], BatchResult]
 
-KERNELS = {
+MAJOR, MINOR = map(int, np.__version__.split(".")[:2])
+KERNELS: dict[str, Mapping[str, str]] = {
     "own": {},
-    "AVX2": {"OPENBLAS_CORETYPE": "Haswell", "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512F AVX512_SKX"},
+    "AVX2": choose_avx2((MAJOR, MINOR)),
     "AVX": {"OPENBLAS_CORETYPE": "Sandybridge"},
 }
 """Variables by which NumPy and OpenBLAS of an x86-64 processor choose the code of another one; others ignore them."""
@@ -44,7 +47,7 @@ KERNELS = {
 def run_with(kernels: str, task: str, folder: Path) -> dict[str, Any]:
     own = {name: value for name, value in os.environ.items() if name not in ("OPENBLAS_CORETYPE", *KERNELS["AVX2"])}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(SCRIPT), task, str(folder)],
+        [sys.executable, "-W", "error", str(SCRIPT), task, str(folder)],
         env={**own, "OPENBLAS_NUM_THREADS": "1", **KERNELS[kernels]},
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from pasto.cli.environment import use_one_thread
+from pasto.cli.environment import use_common_arithmetic
 from pasto.cli.output import echo
 from pasto.errors import InputError, UnsafeStoreError
 
@@ -79,7 +79,7 @@ def open_api(
     `archive` is the archive's folder if it is not in the store's directory; a running service has its own setting. If
     the directory is missing, only `create` makes it. The chosen service or store is printed on stderr.
     """
-    use_one_thread()  # as a service does, so that both compute equal bits
+    use_common_arithmetic()  # as a service does
     from pasto.service.archive import Archive
     from pasto.service.http_client import HttpStudyApi
     from pasto.service.service import Service

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pasto.cli.environment import use_one_thread
+from pasto.cli.environment import use_common_arithmetic
 from pasto.cli.options import as_json_option
 from pasto.cli.output import console, echo, print_json, print_table
 from pasto.errors import InputError
@@ -94,7 +94,7 @@ def demo(
     setting, truly keeps every guardrail, and the measured intervals contain the truth. All checks together have 99.9%
     confidence. Otherwise the exit code is 1.
     """
-    use_one_thread()
+    use_common_arithmetic()
     from pasto import sim
     from pasto.demo.display import display_updates
     from pasto.demo.environment import run_service

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pasto.cli.environment import use_one_thread
+from pasto.cli.environment import use_common_arithmetic
 from pasto.cli.output import echo
 from pasto.service.settings import SETTINGS, Setting, read_settings
 
@@ -58,7 +58,7 @@ def serve(**given: str | None) -> None:
     create` makes one. The environment variable named with each option sets it too; an option overrides its variable.
     """
     settings = read_settings(given, os.environ)
-    use_one_thread()
+    use_common_arithmetic()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(*GC_THRESHOLDS)
     from pasto.dashboard import Dashboard

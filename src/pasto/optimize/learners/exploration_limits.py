@@ -14,6 +14,9 @@ from pasto.estimate import Posterior
 from pasto.objective import NormalForm
 from pasto.optimize.learners.base import ExplorationLimits
 
+EQUAL_MARGIN = 1e-6
+"""Candidates are equally safe if their margins differ by less than this part of the candidates' range."""
+
 
 def cap_shares(shares: FloatArray, most: FloatArray, refuge: FloatArray) -> FloatArray:
     """Return shares cut to their limits; the rest goes to the others within their limits, then to the refuge.
@@ -72,12 +75,16 @@ class ShareBounds:
         return lower_bounds(self.form, self.posterior, shares, self.offsets, self.baseline, z)
 
     def safest_candidate(self) -> FloatArray:
-        """Return the safest candidate as a policy: the lower bound of its tightest guardrail is the largest."""
+        """Return the safest candidate as a policy: the lower bound of its tightest guardrail is the largest.
+
+        Of several that are equally safe it is the first, also if rounding makes one of the others a little larger.
+        """
         z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.loss_budget), 1)))
         slack = self.form.rows @ self.posterior.mean - self.form.at[:, None]
         free = slack - z * np.sqrt(self.posterior.variances(self.form.rows))
         steps = np.maximum(np.ptp(slack, axis=1, keepdims=True), 1e-300)
-        return np.asarray(np.arange(slack.shape[1]) == np.argmax((free / steps).min(axis=0)), dtype=float)
+        margins = (free / steps).min(axis=0)
+        return np.asarray(np.arange(len(margins)) == np.argmax(margins >= margins.max() - EQUAL_MARGIN), dtype=float)
 
 
 class BudgetTest(Protocol):
