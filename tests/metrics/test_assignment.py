@@ -145,8 +145,8 @@ def queried(case: dict[str, Any], dialect: str) -> str:
     columns = {name: f"a{place}" for place, name in enumerate(COLUMNS)}
     if policy.cluster is not None and COLUMNS[policy.cluster] == "DOUBLE":  # a column of clusters has texts or integers
         number = columns[policy.cluster]
-        whole = f"CASE WHEN {number} = floor({number}) THEN {number} END"
-        columns[policy.cluster] = f"CAST(CASE WHEN abs({number}) <= 1e15 THEN {whole} END AS BIGINT)"
+        integer = f"CASE WHEN {number} = floor({number}) THEN {number} END"
+        columns[policy.cluster] = f"CAST(CASE WHEN abs({number}) <= 1e15 THEN {integer} END AS BIGINT)"
     own = assignment_query(policy, dialect, "unit", columns).query("people", also="number", named=False)
     segment = "NULL" if policy.segments is None else "segment"
     return f"SELECT number, arm, candidate, {segment} FROM ({own}) AS assigned"  # noqa: S608 -- of the test
