@@ -459,3 +459,25 @@ def test_layers_the_holdout_and_other_studies_are_on_the_pages(browser: Any, lea
     answer = browser.get("/studies/feed/answer").text
     assert "Other studies on the same units" in answer
     assert "<td>search</td><td>learning</td><td>40.0%</td>" in answer
+
+
+def test_the_design_effect_of_clusters_is_on_the_answer(browser: Any, learned: Service) -> None:
+    unit = {"name": "pupil", "cluster": "school"}
+    learned.create({**learned.show("feed").document, "name": "homework", "unit": unit, "guardrails": []}, who="ann")
+    learned.change("homework", "start", who="ann")
+    policy = learned.policy_cache.current("homework")
+    metric = next(metric for metric in learned.policy_cache.snapshot("homework").spec.metrics.values())
+    events: list[dict[str, Any]] = []
+    for number in range(120):
+        school = f"school {number // 4}"
+        drawn = {"unit": f"pupil {number}", "version": 1, "candidate": policy.draw("x", {"school": school}).name}
+        fields = {} if metric.numerator.value is None else {metric.numerator.value: float(number // 4)}
+        events.append({"type": "exposure", "id": f"e{number}", "cluster": school, **drawn})
+        events.append({"type": "metric", "id": f"m{number}", "name": metric.numerator.event, "fields": fields, **drawn})
+    assert learned.ingest("homework", learned.decode(json.dumps(events).encode())).result().rejected == ()
+    learned.close_round("homework", who="ann")
+    answer = browser.get("/studies/homework/answer").text
+    assert "The latest measurement has 30 clusters (school) with 120 units (pupil)." in answer
+    assert f"<td>{metric.name}</td><td>" in answer
+    assert "times as wide" in answer
+    assert "Clusters" not in browser.get("/studies/feed/answer").text
