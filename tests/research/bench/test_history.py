@@ -49,6 +49,7 @@ def test_an_instance_and_a_study_run() -> None:
 def test_certificates_of_all_worlds_count_seeds() -> None:
     """Compare two equal worlds, of one seed whose guardrails hold and one whose guardrails fail on one side."""
     good, bad = [(2, 2), (2, 2)], [(2, 1), (2, 0)]
+    runs: dict[tuple[int, float | None], list[list[tuple[int, int]] | None]]
     runs = {(world, 0.9): [good, bad, good, None] for world in (0, 1)}
     rows = history.summarize_certificates(runs, 2).rows
     assert [row["world"] for row in rows[2:]] == ["all"]
