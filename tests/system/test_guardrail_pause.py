@@ -124,7 +124,7 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
         assert report["guardrail_monitor"]["tripped"]["reason"].startswith(
             "guardrail monitor: likes fell below its stop level -15%"
         )
-        assert "Stopped: guardrail monitor: likes" in site.get("/v1/studies/feed/report?format=text").text
+        assert "likes fell below its stop level" in site.get("/v1/studies/feed/report?format=text").text
         refused = site.patch("/v1/studies/feed", json={"action": "resume"})
         assert (refused.status_code, "needs a reason" in refused.json()["error"]["message"]) == (400, True)
         assert service.audit("feed")[-1].who == "guardrail monitor"

@@ -118,6 +118,8 @@ class Machine(RuleBasedStateMachine):
         target = LEADS.get((self.state, action))
         if self.state == "paused" and action == "resume":
             target = self.paused_from
+        if self.state == "paused" and action == "pause" and hold == "baseline":
+            target = "paused"  # the baseline replaces what is served
         options: dict[str, Any] = {"hold": hold} if action == "pause" else {}
         if action == "deploy" and self.state == "confirming" and hold == "baseline":
             options = {"without_confirmation": True}
@@ -135,7 +137,7 @@ class Machine(RuleBasedStateMachine):
             )
             return
         assert target is not None
-        if action == "pause":
+        if action == "pause" and self.state != "paused":
             self.paused_from = self.state
         self.state = target
         self.version += 1
